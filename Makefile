@@ -8,13 +8,17 @@ NARROWS := target/release/narrows
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables \
-            nginx wrk
+            nginx wrk containernetworking-plugins
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
+# Another processor than this machine's: ARCH=arm64. dist/cross says with which compilers.
+CROSS := $(if $(ARCH),dist/cross $(ARCH))
+# ARM boxes are small. For other small boxes: PROFILE=small.
+PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -23,9 +27,12 @@ help:
 	@echo "make demo-flood     what a flood leaves of a server's transactions, with and without filters (root)"
 	@echo "make demo-router    a routing daemon moves a flow when a link fails, and cake keeps the delay low where it goes (root)"
 	@echo "make demo-balance   web servers drain, die and come back behind the balancer, under requests, a flood and an upgrade (root)"
+	@echo "make demo-host      a box's own traffic under the host plane and under the kernel's shapers (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
+	@echo "make test-arm64     the tests of crates/core, built for ARM, under qemu (root to install it)"
+	@echo "make test-vm-arm64  Narrows for ARM on Debian's kernel for ARM, under qemu (root to install it)"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run, PLANE=xdp for the driver (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
 	@echo "make explore        the same, and the property tests with another seed: each run tries something else"
@@ -40,15 +47,15 @@ help:
 	@echo "make bench-tree-real the kernel's HTB and ours: the same tree, the same traffic (root)"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it; SCENARIOS='fair-wake' for some"
 	@echo "make tc-testing     Linux's own cases for tc, which it downloads; LIVE=1 on running instances (root)"
-	@echo "make tools          programs that call tc, for the end-to-end tests: FireQOS, tcconfig"
+	@echo "make tools          programs that call Narrows, for the end-to-end tests: FireQOS, tcconfig, cnitool"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
-	@echo "make deb            build target/package/narrows_*.deb, with cargo-deb, which it installs, and check it"
-	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions"
+	@echo "make deb            build target/package/narrows_*.deb and narrows-cni_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
+	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
 	@echo "make sbom           list what the package is built from, as target/package/narrows.cdx.json"
 	@echo "make deny           check licences, sources and advisories of all dependencies"
-	@echo "make deps           install the Debian packages that are missing"
+	@echo "make deps           install the Debian packages that are missing; ARCH=arm64 also those that build for ARM"
 
 # Packages with which a service comes that nobody asked for, and its name.
 SERVICES := bird2:bird nginx:nginx
@@ -71,6 +78,7 @@ deps:
 	    echo "$${service%:*}: its service is stopped and disabled" || exit;; \
 	  esac; done; \
 	fi
+	@$(if $(ARCH),dist/cross $(ARCH) install)
 
 build: deps
 	@echo "building $(NARROWS)"
@@ -90,6 +98,9 @@ demo-flood: build
 
 demo-router: build
 	@$(NARROWS) demo router
+
+demo-host: build
+	@$(NARROWS) demo host
 
 demo-balance: build
 	@$(NARROWS) demo balance
@@ -116,7 +127,7 @@ bench-tree-real: build
 	@$(NARROWS) bench tree-real
 
 # The services of dist/: whether systemd can read them, and how much they may do (0.0 to 10.0, and at
-# most 2.5, or 1.5 for those without privileges). The program need not be installed for that.
+# most 2.5; 2.0 for the one that sends probes, and 1.5 for the one without privileges). The program need not be installed for that.
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
@@ -125,7 +136,7 @@ unit:
 	done
 	systemd-analyze verify target/unit/*.service
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-serve.service | tail -n 1
-	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-health.service | tail -n 1
+	set -o pipefail; systemd-analyze security --offline=true --threshold=20 dist/narrows-health.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: format
@@ -189,6 +200,22 @@ test-vm: programs
 # docs/cake.md; ROWS= measures some alone, and not cake_mq: ROWS='tcp-ecn-20 light'.
 test-vm-cake: programs
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(ROWS:%=--row=%) cake
+
+# What tests build for ARM: linked statically, so that it needs no libraries where it runs.
+ON_ARM := CARGO_TARGET_DIR=target/arm64 RUSTFLAGS="-C target-feature=+crt-static" dist/cross arm64 $(CARGO)
+# It tries the shells that are there, and under qemu a program that is absent starts, and says nothing.
+CALLS_SHELLS := a_shell_reads_each_word_as_it_was
+test-arm64: deps
+	@dist/cross arm64 install
+	$(ON_ARM) test --locked --tests $(foreach crate,$(wildcard crates/core/*),-p narrows-$(notdir $(crate))) -- \
+	  --skip $(CALLS_SHELLS)
+
+# The packaged program on Debian's kernel for ARM, in one cell more. Its processor is always emulated.
+test-vm-arm64: $(PROGRAMS)
+	@$(MAKE) --no-print-directory tarball ARCH=arm64
+	@$(ON_ARM) build --locked --profile test -p narrows-vmlab
+	@target/debug/vmlab $(if $(WRITE),--write) --narrows "$$(ls -t target/package/narrows-*-aarch64/bin/narrows | head -1)" \
+	  --init target/arm64/aarch64-unknown-linux-gnu/debug/vmlab 6.12-arm64
 
 # The cells that cover most, in at most 5 minutes.
 test-vm-short: $(PROGRAMS)
@@ -290,10 +317,18 @@ $(TC_TESTS):
 tc-testing: $(if $(LIVE),build,deps) $(TC_TESTS)
 	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(LIVE:%=--live $(NARROWS)) $(TC_TESTS) $(WORDS)
 
-# Other people's programs that call tc, for the end-to-end tests: FireQOS from Debian and tcconfig from
-# PyPI. They are unpacked in target/tools, and nothing is installed.
+# Other people's programs that call Narrows, for the end-to-end tests: FireQOS from Debian, tcconfig
+# from PyPI, and CNI's cnitool, which a Go compiler builds where there is one. They are unpacked in
+# target/tools, and nothing is installed.
 TOOLS := target/tools
-tools: $(TOOLS)/fireqos $(TOOLS)/tcconfig
+tools: $(TOOLS)/fireqos $(TOOLS)/tcconfig $(TOOLS)/cnitool
+
+CNITOOL := github.com/containernetworking/cni/cnitool@v1.3.0
+$(TOOLS)/cnitool:
+	@if command -v go >/dev/null; then \
+	  mkdir -p $(TOOLS) && GOBIN=$(abspath $@) go install $(CNITOOL) || \
+	    echo "cnitool cannot be built, which its test says, too"; \
+	else echo "there is no Go compiler: cnitool is not built"; fi
 
 $(TOOLS)/fireqos:
 	@mkdir -p $(TOOLS)/debs $@
@@ -329,14 +364,15 @@ pictures: build
 # What is distributed: dist/package says how it is built. lintian's findings that are meant are in
 # dist/debian/lintian-overrides, each with its reason.
 deb: deps
-	@CARGO="$(CARGO)" dist/package deb
+	@CARGO="$(CARGO)" PROFILE=$(PROFILE) $(CROSS) dist/package deb
 	@command -v lintian >/dev/null || { \
 	  echo "installing Debian packages: lintian"; \
 	  $(SUDO) apt-get install -y -qq --no-install-recommends lintian >/dev/null; }
-	lintian --fail-on error,warning --tag-display-limit 0 --allow-root target/package/narrows_*.deb
+	lintian --fail-on error,warning --tag-display-limit 0 --allow-root \
+	  target/package/narrows{,-cni}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
 
 tarball: deps
-	@CARGO="$(CARGO)" dist/package tarball
+	@CARGO="$(CARGO)" PROFILE=$(PROFILE) $(CROSS) dist/package tarball
 
 # What the program of the package is made of, with versions, licences and checksums: CycloneDX 1.5.
 sbom: deps

@@ -16,13 +16,14 @@ fn main() {
     stepped();
 }
 
-/// Compiles the tree also for the host. `src/stepped` replaces the kernel's helpers; it comes
-/// before the headers of libbpf.
+/// Compiles the tree also for the host: its meter, and its departure times. `src/stepped` replaces
+/// the kernel's helpers; it comes before the headers of libbpf.
 #[cfg(feature = "stepped")]
 fn stepped() {
     println!("cargo:rerun-if-changed=src/stepped");
     let mut build = cc::Build::new();
-    build.include("src/stepped").include("src/programs").file("src/stepped/stepped.c");
+    build.include("src/stepped").include("src/programs");
+    build.file("src/stepped/stepped.c").file("src/stepped/departures.c");
     // The kernel's callbacks have parameters that not all use.
     build.extra_warnings(false);
     // As the kernel's code is compiled: numbers wrap, and memory has no type.

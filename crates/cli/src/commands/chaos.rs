@@ -3,6 +3,7 @@
 use super::report::print;
 use super::run::{Plane, Xdp};
 use crate::output;
+use anyhow::bail;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
 use narrows_testbed::interrupt;
@@ -87,6 +88,7 @@ impl Chaos {
             plane: match self.plane {
                 Plane::Xsk => chaos::Plane::Xsk,
                 Plane::Xdp => chaos::Plane::Xdp,
+                Plane::Host => bail!("chaos joins two ports: use --plane xsk or xdp"),
             },
             hook: self.xdp.map(|hook| hook.hook().name().to_owned()),
             kinds: self.only,

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
 use narrows_testbed::demo::{balance, router};
+use narrows_testbed::own_traffic::{self, Place};
 use narrows_testbed::tree::demo as tree;
 use narrows_testbed::{demo, interrupt, rrul};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ enum Other {
     Flood(Flood),
     Router(Router),
     Balance(Balance),
+    Host(Host),
 }
 
 /// Show the delay under load with CAKE.
@@ -122,6 +124,47 @@ struct Balance {
     json: bool,
 }
 
+/// Show what a limit does to a box's own traffic: the host plane beside the kernel's shapers.
+///
+/// Between two namespaces: TCP flows of the box with the limit, in super-packets, and UDP probes
+/// beside them; with --ifb flows that arrive at the box, which routes them. Compares no shaper,
+/// tbf, htb with fq_codel, cake, as far as this kernel has them, and the host plane. Takes less
+/// than three minutes and always cleans up. Without fq, limits of the host plane police, and the
+/// last line says so. Needs root.
+#[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows demo host --plot host.svg
+  narrows demo host --ifb --limits 50
+  narrows demo host --limits 1000 --flows 64")]
+struct Host {
+    /// Limit what arrives at the box, at an ifb, and not what it sends itself.
+    #[arg(long)]
+    ifb: bool,
+
+    /// The limits, in Mbit/s.
+    #[arg(
+        long, value_name = "MBIT", value_delimiter = ',', default_values_t = own_traffic::LIMITS,
+        value_parser = clap::value_parser!(u64).range(1..=100_000),
+    )]
+    limits: Vec<u64>,
+
+    /// How many TCP flows there are.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=512))]
+    flows: u16,
+
+    /// Seconds under load per system and limit.
+    #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Also plot the distribution of the added delays, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
 /// Options of a demo in phases.
 #[derive(Args)]
 struct Phases {
@@ -147,6 +190,7 @@ impl Demo {
             Some(Other::Flood(flood)) => return flood.execute(),
             Some(Other::Router(router)) => return router.execute(),
             Some(Other::Balance(balance)) => return balance.execute(),
+            Some(Other::Host(host)) => return host.execute(),
             None => {}
         }
         let report = demo::run(&demo::Options {
@@ -213,6 +257,22 @@ impl Balance {
             phase: Duration::from_secs(self.seconds),
         })?;
         judged(print(&report, self.json)?, report.is_met)
+    }
+}
+
+impl Host {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = own_traffic::run(&own_traffic::Options {
+            program: std::env::current_exe()?,
+            place: if self.ifb { Place::Arrives } else { Place::Leaves },
+            limits: self.limits,
+            flows: usize::from(self.flows),
+            window: Duration::from_secs(self.seconds),
+        })?;
+        if let Some(file) = &self.plot {
+            write_plot(file, &own_traffic::svg(&report)?)?;
+        }
+        print(&report, self.json)
     }
 }
 

@@ -27,6 +27,7 @@ use std::process::ExitCode;
   narrows doctor eth1 eth2 eth3 --switch
   narrows doctor eth1 --port
   narrows doctor eth1 eth2 --port
+  narrows doctor eth0 --plane host
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
     /// The two ports; with --vlans the one interface, and with --router, --switch or --port all of
@@ -76,7 +77,9 @@ impl Doctor {
         let ports = match &self.ports[..] {
             ports if self.router => Forwarding::router(ports)?,
             ports if self.switch => Forwarding::switch(ports)?,
-            ports if self.port => Forwarding::host(ports)?,
+            ports if self.port || matches!(self.plane, Some(Plane::Host)) => {
+                Forwarding::host(ports)?
+            }
             [a, b] if self.vlans.is_empty() => Forwarding::wire(a, b)?,
             [a] if !self.vlans.is_empty() => Forwarding::stick(a, &self.vlans)?,
             [_] => bail!(

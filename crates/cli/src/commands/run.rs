@@ -1,12 +1,13 @@
 //! `narrows run`.
 
 use super::cpu_list::Cpus;
-use super::joined::Joined;
+use super::joined::{Joined, Own};
 use crate::output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use narrows_bpf::{Hook, XdpMode};
-use narrows_dataplane::run::{FrontFile, RunOptions, run};
+use narrows_dataplane::run::{FrontFile, Pid, RunOptions, run};
+use narrows_dataplane::supervisor::{SupervisorOptions, supervise};
 use narrows_dataplane::{FailMode, PlaneKind, SessionOptions};
 use narrows_forwarding::Forwarding;
 use narrows_xsk::CopyMode;
@@ -28,6 +29,11 @@ use std::process::ExitCode;
 /// rest. Stop it with Ctrl-C or SIGTERM.
 ///
 /// With --port it joins nothing: it filters what arrives at some interfaces for this host itself.
+/// With --plane host it joins nothing either: it shapes what this host itself sends through them.
+/// Patterns among its --ports are for interfaces that come and go, those of containers and virtual
+/// machines: it keeps an instance for each, with what --batch says of the pattern:
+///
+///   narrows run --plane host --ports "eth0,veth*" --batch /etc/narrows/containers.tc
 ///
 /// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all features also
 /// CAP_PERFMON (plane `xdp`, cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE
@@ -40,6 +46,8 @@ use std::process::ExitCode;
   narrows run --ports eth1,eth2 --batch /etc/narrows/home.tc --state /var/lib/narrows/home.tc
   narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed
   narrows run --ports eth1,eth2 --dispatcher
+  narrows run --plane host --ports eth0 --batch /etc/narrows/server.tc
+  narrows run --plane host --ports 'veth*,tap?' --batch /etc/narrows/containers.tc
   narrows run --port eth1 --batch /etc/narrows/web.tc
   narrows run --port eth1 --front /etc/narrows/closed_ports.o
   narrows run --port eth1,eth2 --xdp native --state /var/lib/narrows/balancer")]
@@ -49,7 +57,8 @@ pub struct Run {
     joined: Joined,
 
     /// The initial policy: a file of tc commands, as `tc -batch` reads it. SIGHUP reads it again,
-    /// all or nothing: a file with an error changes nothing, a good one replaces live edits.
+    /// all or nothing: a file with an error changes nothing, a good one replaces live edits. Lines
+    /// whose dev is a pattern of --ports hold for each interface that it matches.
     #[arg(short, long, value_name = "FILE")]
     batch: Option<PathBuf>,
 
@@ -59,7 +68,7 @@ pub struct Run {
 
     /// Keep the policy in FILE: each change is written there, and the next start reads it instead
     /// of --batch. Sets are kept in FILE.sets, and read instead of --sets. Without it live edits
-    /// end with the process.
+    /// end with the process. With patterns it is a folder, with a file for each interface.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
@@ -75,8 +84,10 @@ pub struct Run {
     /// What joins the ports. `xsk`: queues, and a worker thread for each (AF_XDP). `xdp`: a program
     /// in the driver, without queues: it costs less and polices instead of shaping, so it runs htb,
     /// prio, drr, ets and tbf in any order over pfifo, bfifo or codel, and refuses what needs a
-    /// queue: cake, hfsc, fq_codel, netem and others (docs/xdp.md). Default: xsk, and xdp with
-    /// --port, which has no queues.
+    /// queue: cake, hfsc, fq_codel, netem and others (docs/xdp.md). `host`: programs at the egress
+    /// of --ports, for what this host sends through them: packets get departure times, and the
+    /// kernel's fq holds them, super-packets as they are; it runs what xdp runs, and fq and
+    /// fq_codel in classes (docs/host.md). Default: xsk, and xdp with --port, which has no queues.
     #[arg(long, value_name = "PLANE")]
     plane: Option<Plane>,
 
@@ -138,6 +149,10 @@ pub struct Run {
     /// Continue from the process that has started this one (`narrows upgrade`).
     #[arg(long, hide = true)]
     take_over: bool,
+
+    /// End when this process ends, which has started this one for an interface.
+    #[arg(long, hide = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    kept_by: Option<i32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -149,6 +164,7 @@ enum FailOpen {
 pub enum Plane {
     Xsk,
     Xdp,
+    Host,
 }
 
 impl From<Plane> for PlaneKind {
@@ -156,6 +172,7 @@ impl From<Plane> for PlaneKind {
         match plane {
             Plane::Xsk => Self::Xsk,
             Plane::Xdp => Self::Xdp,
+            Plane::Host => Self::Host,
         }
     }
 }
@@ -169,6 +186,10 @@ pub fn plane_of(forwarding: &Forwarding, asked: Option<Plane>) -> anyhow::Result
         Some(Plane::Xsk) if forwarding.is_host() => bail!(
             "a host port has no queues: its frames stay in the driver, and go on to this host's own \
              stack. Leave out --plane xsk"
+        ),
+        Some(Plane::Host) if !forwarding.is_host() => bail!(
+            "--plane host is for what this host itself sends, and these ports forward for others: \
+             leave out --plane host"
         ),
         Some(plane) => Ok(plane.into()),
         None if forwarding.is_host() => Ok(PlaneKind::Xdp),
@@ -226,10 +247,17 @@ fn ring_for(frames: u32) -> u32 {
 impl Run {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let [FailOpen::Bridge] = [self.fail_open];
-        let forwarding = self.joined.forwarding()?;
+        if matches!(self.plane, Some(Plane::Host))
+            && let Some(own) = self.joined.patterns()?
+        {
+            return self.keep_each(own);
+        }
+        let forwarding = self.joined.forwarding(matches!(self.plane, Some(Plane::Host)))?;
         let plane = plane_of(&forwarding, self.plane)?;
-        if self.round_trips && plane == PlaneKind::Xdp {
-            bail!("round trips are not measured in the plane `xdp`: leave out one of both options");
+        if self.round_trips && plane != PlaneKind::Xsk {
+            bail!(
+                "round trips are only measured in the plane `xsk`: leave out one of both options"
+            );
         }
         if matches!((plane, self.xdp), (PlaneKind::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
@@ -304,10 +332,37 @@ impl Run {
             dispatcher: self.dispatcher,
             front: self.front,
             take_over: self.take_over,
+            kept_by: self.kept_by.and_then(Pid::from_raw),
         };
         if let Some(last) = run(options, |_| output::say("ready"))? {
             output::text(last.render());
         }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Run {
+    /// Keeps an instance for each interface that a pattern matches.
+    fn keep_each(self, own: Own) -> anyhow::Result<ExitCode> {
+        let others = [
+            ("--fail-closed", self.fail_closed),
+            ("--ifb", self.joined.has_ifbs()),
+            ("--front", self.front.is_some()),
+            ("--rps", !self.rps.is_empty()),
+            ("--xdp", self.xdp.is_some()),
+            ("--dispatcher", self.dispatcher.is_some()),
+            ("--round-trips", self.round_trips),
+        ];
+        if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
+            bail!(
+                "with patterns each interface has an instance of its own, which takes only --batch, \
+                 --sets and --state: leave out {option}"
+            );
+        }
+        let Own { names, patterns } = own;
+        let Self { batch, sets, state, .. } = self;
+        let options = SupervisorOptions { names, patterns, batch, sets, state };
+        supervise(options, || output::say("ready"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -356,6 +411,8 @@ mod tests {
         assert_eq!(of(&host, None), Ok(PlaneKind::Xdp));
         assert_eq!(of(&host, Some(Plane::Xdp)), Ok(PlaneKind::Xdp));
         assert!(of(&host, Some(Plane::Xsk)).unwrap_err().contains("Leave out --plane xsk"));
+        assert_eq!(of(&host, Some(Plane::Host)), Ok(PlaneKind::Host));
+        assert!(of(&wire, Some(Plane::Host)).unwrap_err().contains("leave out --plane host"));
         assert_eq!(of(&wire, None), Ok(PlaneKind::Xsk));
         assert_eq!(of(&wire, Some(Plane::Xdp)), Ok(PlaneKind::Xdp));
     }

@@ -15,11 +15,15 @@ use narrows_dataplane::run::{examine, wanted};
 use narrows_dataplane::{FailMode, PlaneKind};
 use narrows_forwarding::Forwarding;
 use narrows_forwarding::stick::Pair;
+use narrows_link::Link;
 use narrows_link::doctor::{self, Wanted};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Addresses and type.
+const ETHERNET_HEADER: u32 = 14;
 
 /// Set up a line: check the host, write a policy, start the service, show the first minute.
 ///
@@ -28,6 +32,9 @@ use std::time::Duration;
 /// a host that routes already do it with queues, with --router. Each direction gets a cake at your
 /// rate: short queues, and a fair share for each device. To change the policy later, edit it and
 /// run `systemctl reload narrows@NAME`.
+///
+/// A router with NAT, a firewall or PPPoE of its own has --wan: it goes on to forward as it does,
+/// and its packets get departure times (docs/tutorial-router.md). There flows have fair shares.
 ///
 /// A server that protects itself has --port, and no line: each source gets a rate there, in the
 /// driver, before this host's own stack.
@@ -40,6 +47,8 @@ use std::time::Duration;
   narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run
   narrows setup --stick eth1 --vlans 100:200 --down 95mbit --up 20mbit --link ethernet
   narrows setup --router eth1,eth2 --down 95mbit --up 20mbit --link ethernet
+  narrows setup --wan ppp0 --down 95mbit --up 20mbit --link pppoe-ptm
+  narrows setup --wan ppp0,br-lan --down 95mbit --up 20mbit --link pppoe-ptm
   narrows setup --port eth1 --name web --per-source 20000")]
 pub struct Setup {
     /// The port towards the Internet and the one towards the home.
@@ -64,6 +73,15 @@ pub struct Setup {
     /// The port of a server that protects itself.
     #[arg(long, value_name = "A", conflicts_with_all = ["down", "up", "link"])]
     port: Option<String>,
+
+    /// The port towards the Internet of a router that shapes in the host plane, such as ppp0:
+    /// downloads are limited where they arrive. Or that one and all towards the home: then they are
+    /// limited at each of those.
+    #[arg(
+        long, value_name = "WAN[,LAN]", value_delimiter = ',',
+        conflicts_with_all = ["ports", "stick", "router", "port"],
+    )]
+    wan: Vec<String>,
 
     /// How many packets a second each source may send to it.
     #[arg(
@@ -117,6 +135,13 @@ fn links() -> PossibleValuesParser {
     policy::LINKS.map(|(name, what)| PossibleValue::new(name).help(what)).into()
 }
 
+/// How many bytes the header of Ethernet has at `port`; at an ifb packets are as at its port.
+fn header_at(forwarding: &Forwarding, port: &str) -> u32 {
+    let device = forwarding.arriving_through(port).unwrap_or(port);
+    let is_headerless = Link::by_name(device).is_ok_and(|link| link.status.headerless);
+    if is_headerless { 0 } else { ETHERNET_HEADER }
+}
+
 /// An instance name that systemd accepts without escapes and that is a file name.
 fn instance_name(text: &str) -> Result<String, String> {
     let letters = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
@@ -142,6 +167,8 @@ impl Setup {
         let forwarding = match (&self.stick, self.vlans) {
             (Some(device), Some(pair)) => Some(Forwarding::stick(device, &[pair])?),
             _ if !self.router.is_empty() => Some(Forwarding::router(&self.router)?),
+            _ if self.wan.len() == 1 => Some(Forwarding::host(&self.wan)?.with_ifbs(&self.wan)?),
+            _ if !self.wan.is_empty() => Some(Forwarding::host(&self.wan)?),
             _ => None,
         };
         let mut given = Answers {
@@ -155,6 +182,10 @@ impl Setup {
             given.ask(&interfaces::list(), &mut stdin.lock(), &mut io::stderr())?;
         }
         let line = given.complete()?;
+        if line.forwarding.is_host() {
+            let text = policy::of_router(&line, |port| header_at(&line.forwarding, port));
+            return self.carry_out(&line.forwarding, PlaneKind::Host, &text);
+        }
         self.carry_out(&line.forwarding, PlaneKind::Xsk, &policy::text(&line))
     }
 
@@ -176,7 +207,11 @@ impl Setup {
         output::say(format_args!("doctor: {} checks are good", good.len()));
         output::text(doctor::render(&rest));
 
-        let more = if self.skip_netfilter { &["--skip-netfilter"][..] } else { &[] };
+        let more = match plane {
+            PlaneKind::Host => &["--plane", "host"][..],
+            _ if self.skip_netfilter => &["--skip-netfilter"],
+            _ => &[],
+        };
         let systemd = steps::has_systemd();
         let plan = steps::Plan::new(&self.directory, &self.name, forwarding, text, more, systemd)?;
         output::text(&plan);

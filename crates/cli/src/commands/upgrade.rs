@@ -4,6 +4,7 @@ use crate::output;
 use anyhow::Context;
 use clap::Args;
 use narrows_control::{Answer, Client, Request, UpgradeStatus};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -21,7 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// limits, counters and queued packets; arriving packets wait meanwhile, except on the XDP plane,
 /// where nothing waits. If anything fails, the old process continues and this prints why.
 ///
-/// The process id changes.
+/// The process id changes. A process that keeps an instance for each interface of a pattern is not
+/// handed over, only its instances are: start it again for a new version of itself.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows upgrade
@@ -47,16 +49,25 @@ impl Upgrade {
             None => None,
         };
         let mut all = Vec::new();
+        let mut keepers = BTreeSet::new();
         for client in Client::find(self.dev.as_deref())? {
             let ports = client.ports.join(",");
             let status = upgrade(&client, binary.clone())?;
             if !self.json {
                 output::say(format_args!("{ports}: {status}"));
             }
+            keepers.extend(client.snapshot(false).ok().and_then(|shown| shown.kept_by));
             all.push(status);
         }
         if self.json {
             output::json(&all)?;
+        }
+        for keeper in keepers {
+            output::complain(format_args!(
+                "process {keeper}, which keeps an instance for each interface of a pattern, goes on \
+                 as it was; what it starts is the new one. For a new version of itself start it \
+                 again: its instances end with it"
+            ));
         }
         let done = |status: &UpgradeStatus| matches!(status, UpgradeStatus::Done { .. });
         Ok(if all.iter().all(done) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -165,6 +165,30 @@ fn a_router_has_the_addresses_that_a_killed_wire_took_off() {
 }
 
 #[test]
+fn a_port_whose_link_comes_up_only_while_narrows_runs_has_its_address_afterwards() {
+    let Some(_turn) = turn_to_count() else { return };
+    let host = Host::new();
+    let before = host.automatic();
+    for words in [
+        format!("link set dev {PORT_B} down"),
+        format!("link set dev {PORT_A} down"),
+        format!("link set dev {PORT_A} up"),
+    ] {
+        ip(host.bed.shaper(), &words);
+    }
+    // As the cable of a port that has just come.
+    host.bed.client().run("ip", &["link", "set", "dev", CLIENT, "down"]).unwrap();
+    ip(host.bed.shaper(), &format!("link set dev {PORT_B} up"));
+    let without = host.automatic();
+    assert_eq!(without[0], (Vec::new(), "eui64".to_owned()));
+    let instance = host.start(&["--fail-closed"]);
+    host.bed.client().run("ip", &["link", "set", "dev", CLIENT, "up"]).unwrap();
+    wait_for(&host.bed, "joined with a carrier", |now| now["ports"][0]["no_carrier"] != true);
+    instance.stop().unwrap();
+    assert_eq!(host.automatic(), before);
+}
+
+#[test]
 fn an_address_that_comes_back_while_narrows_runs_is_taken_off_again() {
     let Some(_turn) = turn_to_count() else { return };
     let host = Host::new();

@@ -1,5 +1,5 @@
-//! `narrows setup` of a wire, a stick, a router and a server: what it would write starts what it
-//! says, as the unit of the package does.
+//! `narrows setup` of a wire, a stick, a router, a router that shapes itself, and a server: what it
+//! would write starts what it says, as the unit of the package does.
 
 use crate::setup::{NARROWS, Scratch, narrows, port_in, show, turn_to_count};
 use narrows_testbed::Testbed;
@@ -135,6 +135,23 @@ fn a_server_is_set_up_with_a_rate_for_each_source() {
     assert_eq!(show(&bed)["fail"], "open (the kernel receives)");
     let shown = instance.tc("filter show dev port-a ingress").unwrap();
     assert!(shown.contains("pkts_rate 20000") && shown.contains("per src"), "{shown}");
+}
+
+#[test]
+fn a_router_that_shapes_itself_is_set_up_where_downloads_arrive_or_where_they_leave() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = Testbed::up(2).unwrap();
+    for (ports, home) in [("port-a", "ifb4port-a"), ("port-a,port-b", "port-b")] {
+        let plan = plan(&bed, &["--wan", ports]);
+        let instance = start(&bed, &plan, &[]);
+        assert_eq!(show(&bed)["fail"], "open (the kernel receives)");
+        for (port, rate) in [("port-a", "20Mbit"), (home, "95Mbit")] {
+            let shown = instance.tc(&format!("class show dev {port}")).unwrap();
+            assert!(shown.contains(&format!("rate {rate}")), "{port}: {shown}");
+            assert!(shown.contains("overhead 24"), "38 bytes without the 14 of a header: {shown}");
+        }
+        assert_eq!(show(&bed)["ports"].as_array().unwrap().len(), 2);
+    }
 }
 
 #[test]

@@ -218,6 +218,22 @@ pub fn show(bed: &Testbed) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Has `send` send datagrams of so many bytes for a while, one each time that it is called, at so
+/// many bits a second. Returns how many.
+pub fn paced(bytes: usize, bits: f64, time: Duration, mut send: impl FnMut()) -> u64 {
+    let begin = Instant::now();
+    let mut sent = 0;
+    while begin.elapsed() < time {
+        let due = (begin.elapsed().as_secs_f64() * bits / (8 * bytes) as f64) as u64;
+        while sent < due {
+            send();
+            sent += 1;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
 /// Waits until it `holds`, for at most `patience`.
 #[track_caller]
 pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {

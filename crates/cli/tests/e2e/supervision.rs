@@ -18,13 +18,13 @@ const PORTS: [&str; 3] = ["run", "--ports", "port-a,port-b"];
 const SHAPED: &str = "qdisc add dev port-b root tbf rate 30mbit burst 100k latency 20ms\n";
 
 /// A service manager, as far as `sd_notify(3)` goes.
-struct Manager {
+pub struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
 impl Manager {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let path = own_path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         Self { socket, path }
@@ -32,14 +32,24 @@ impl Manager {
 
     /// Starts Narrows as a service.
     fn start(&self, bed: &Testbed, environment: &[&str], arguments: &[&str]) -> Instance {
+        self.start_command(bed, environment, &[&PORTS[..], arguments].concat())
+    }
+
+    /// Starts Narrows as a service, with all of its arguments.
+    pub fn start_command(
+        &self,
+        bed: &Testbed,
+        environment: &[&str],
+        arguments: &[&str],
+    ) -> Instance {
         let socket = format!("NOTIFY_SOCKET={}", self.path.display());
-        let words = [&[socket.as_str()], environment, &[NARROWS], &PORTS[..], arguments].concat();
+        let words = [&[socket.as_str()], environment, &[NARROWS], arguments].concat();
         Instance::start_command(bed, Path::new("env"), &words).unwrap()
     }
 
     /// Waits for a message with all of `words`, and returns it.
     #[track_caller]
-    fn wait_for(&self, words: &[&str]) -> String {
+    pub fn wait_for(&self, words: &[&str]) -> String {
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut heard = Vec::new();
         while let Some(message) = self.message(deadline) {

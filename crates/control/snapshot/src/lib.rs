@@ -34,7 +34,7 @@ pub use counts::Counts;
 pub use delays::Delays;
 pub use fields::Fields;
 pub use heaviest::{Heaviest, Heavy};
-pub use port::{ConnectionIds, CountedBy, DeviceLosses, KernelDrops, Port, SlowPath};
+pub use port::{ConnectionIds, CountedBy, DeviceLosses, KernelDrops, OwnTraffic, Port, SlowPath};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;
 pub use round_trips::{Losses, RoundTrip, RoundTrips};
@@ -58,6 +58,10 @@ pub struct Snapshot {
     /// What forwards when this process is gone: `open`, `open (bridge NAME)`, `closed`.
     #[serde(default)]
     pub fail: String,
+    /// The process that keeps this one: it has started it for a device that matches a pattern,
+    /// starts it again, and ends it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kept_by: Option<i32>,
     /// Present problems of the ports: traffic that bypasses the limit, cannot pass, or is
     /// corrupted.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -4,6 +4,16 @@ use crate::{Class, Delays, Heaviest, Qdisc, Queue, RoundTrips};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// How limits hold for what a host sends itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnTraffic {
+    /// Packets wait in `fq` until their departure times.
+    Shaped,
+    /// Nothing holds packets: those without room are dropped.
+    Policed,
+}
+
 /// A port.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Port {
@@ -45,7 +55,10 @@ pub struct Port {
     /// What each of `per_queue` is.
     #[serde(default)]
     pub counted_by: CountedBy,
-    /// Each queue; on the XDP plane, each CPU.
+    /// In the host plane: how limits hold for what this host sends here.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub own_traffic: Option<OwnTraffic>,
+    /// Each queue; on the XDP plane and the host plane, each CPU.
     pub per_queue: Vec<Queue>,
     /// Frames for the host itself, passed to the kernel.
     pub to_self: u64,

@@ -1,7 +1,8 @@
 //! The text of `narrows show`.
 
 use crate::{
-    ConnectionIds, CountedBy, DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot,
+    ConnectionIds, CountedBy, DeviceLosses, KernelDrops, OwnTraffic, Port, Queue, RoundTrips,
+    Snapshot,
 };
 use narrows_escape::{indented, line};
 use std::collections::BTreeMap;
@@ -33,6 +34,9 @@ impl Snapshot {
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let (state, fail) = (line(&self.state), line(&self.fail));
         write!(out, "narrows {state} for {:.0} s, fail-{fail}", self.uptime_s)?;
+        if let Some(keeper) = self.kept_by {
+            write!(out, ", kept by process {keeper}")?;
+        }
         match &self.waiting_for {
             Some(reason) => writeln!(out, ": {}", indented(reason))?,
             None => writeln!(out)?,
@@ -103,7 +107,12 @@ impl Port {
             }
             CountedBy::Cpu => {
                 let xdp = line(&self.xdp);
-                format!("XDP plane ({xdp}), mtu {mtu}, {count} receive queues")
+                let plane = match self.own_traffic {
+                    None => format!("XDP plane ({xdp})"),
+                    Some(OwnTraffic::Shaped) => format!("host plane ({xdp}, fq)"),
+                    Some(OwnTraffic::Policed) => format!("host plane ({xdp}, policing)"),
+                };
+                format!("{plane}, mtu {mtu}, {count} receive queues")
             }
         };
         write!(out, "{}: {how}, qdisc {}", line(&self.name), line(&self.qdisc))?;
@@ -302,6 +311,7 @@ mod tests {
             waiting_for: None,
             uptime_s: 61.4,
             fail: "open (bridge nrwbr7)".into(),
+            kept_by: Some(4711),
             warnings: Vec::new(),
             findings: Vec::new(),
             ports: vec![Port {
@@ -344,7 +354,7 @@ mod tests {
     #[test]
     fn the_text_says_everything_in_the_words_of_the_field() {
         let expected = "\
-narrows running for 61 s, fail-open (bridge nrwbr7)
+narrows running for 61 s, fail-open (bridge nrwbr7), kept by process 4711
 eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
   no carrier: packets sent here are lost in the kernel
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)

@@ -182,8 +182,15 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         Some(Action::Mirred(mirred)) if mirred.is_served() => Some(mirred.to),
         _ => None,
     });
+    // What arrives at a port goes to its ifb with or without that filter.
+    let to = to.filter(|to| host.ifb_of(to.as_str()).as_deref() != Some(dev));
     if let Some(to) = to.filter(|to| host.devices().iter().any(|port| port == to.as_str())) {
         let to = to.as_str();
+        if let Some(port) = host.ifb_of(to) {
+            return Err(Complaint::refused(format!(
+                "Error: mirred: {to} is for what arrives at {port}, and not at {dev}, which has an ifb of its own with --ifb {dev}."
+            )));
+        }
         return Err(Complaint::refused(format!(
             "Error: mirred: {to} is a port here: what comes in at one leaves at the other without a filter. To shape it, give qdiscs to the port where it leaves, or redirect to ifb0 and give them to that."
         )));

@@ -14,6 +14,12 @@ pub trait Host {
     /// The facts about port `dev` that a policy needs; `None` if there is no such port.
     fn port(&self, dev: &str) -> Option<PortFacts>;
 
+    /// The port whose arriving packets leave through `dev` first, if that is an ifb and a port of
+    /// its own: its qdiscs are in force there, without a filter that redirects.
+    fn ifb_of(&self, _dev: &str) -> Option<String> {
+        None
+    }
+
     /// Whether the kernel has a network device of this name. A host without a kernel believes so.
     fn has_device(&self, _name: &str) -> bool {
         true

@@ -3,9 +3,17 @@
 //! See `narrows_policy` for what they are. To commands they are devices like the ports: those that
 //! have qdiscs are listed, and each has the facts and the statistics of the port at whose egress it
 //! is in force.
+//!
+//! At a host, whose ports have [ifbs of their own](Host::ifb_of), such an ifb is a port like any
+//! other.
 
 use crate::Host;
 use narrows_policy::{NodeStats, PortFacts, is_intermediate};
+
+/// Whether `dev` is an intermediate device, and no port.
+pub(crate) fn is_one(dev: &str, host: &dyn Host) -> bool {
+    is_intermediate(dev) && host.ifb_of(dev).is_none()
+}
 
 /// Where an intermediate device is in force: the port where packets come in, and, if it is known,
 /// the port where they leave.
@@ -20,20 +28,21 @@ pub(crate) fn place(dev: &str, host: &dyn Host) -> Option<(String, Option<String
 /// The ports of `host`.
 fn ports(host: &dyn Host) -> Vec<String> {
     let devices = host.devices().into_iter();
-    devices.filter(|dev| !is_intermediate(dev)).collect()
+    devices.filter(|dev| !is_one(dev, host)).collect()
 }
 
 /// The ports of `host`, and the intermediate devices with qdiscs.
 pub(crate) fn devices(host: &dyn Host) -> Vec<String> {
     let mut devices = ports(host);
-    devices.extend(host.policy().intermediate().map(str::to_owned));
+    let policy = host.policy();
+    devices.extend(policy.intermediate().filter(|dev| is_one(dev, host)).map(str::to_owned));
     devices
 }
 
 /// The facts about the device `dev`: of an intermediate one, those of its port, or of any while it
 /// has none.
 pub(crate) fn facts(dev: &str, host: &dyn Host) -> Option<PortFacts> {
-    if !is_intermediate(dev) || ports(host).iter().any(|port| port == dev) {
+    if !is_one(dev, host) || ports(host).iter().any(|port| port == dev) {
         return host.port(dev);
     }
     let at = place(dev, host).and_then(|(_, to)| host.port(&to?));
@@ -42,7 +51,7 @@ pub(crate) fn facts(dev: &str, host: &dyn Host) -> Option<PortFacts> {
 
 /// The statistics of the qdiscs of `dev`.
 pub(crate) fn stats(dev: &str, host: &dyn Host) -> Vec<NodeStats> {
-    if !is_intermediate(dev) {
+    if !is_one(dev, host) {
         // While others are in force there, it has none of its own.
         return match host.policy().port(dev).root() {
             None if stands_in(dev, host) => Vec::new(),
@@ -59,12 +68,12 @@ pub(crate) fn stats(dev: &str, host: &dyn Host) -> Vec<NodeStats> {
 fn stands_in(dev: &str, host: &dyn Host) -> bool {
     let policy = host.policy();
     let mut others = ports(host).into_iter().filter(|port| port != dev);
-    others.any(|other| policy.redirected(&other).is_some())
+    others.any(|other| policy.redirected(&other).is_some_and(|to| is_one(to.as_str(), host)))
 }
 
 /// Whether the qdiscs of `dev` wait for a filter that redirects to it.
 pub(crate) fn is_pending(dev: &str, host: &dyn Host) -> bool {
-    is_intermediate(dev) && host.policy().redirecting(dev).is_none()
+    is_one(dev, host) && host.policy().redirecting(dev).is_none()
 }
 
 /// What a command has come to: a root qdisc of `dev`, or a filter that redirects to it.

@@ -8,7 +8,8 @@
 //!
 //! [`execute`] runs one command line and [`execute_batch`] a file of them, against a [`Host`]: a
 //! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
-//! as a whole. If several instances run, [`route`] finds the one that a command is for.
+//! as a whole, and [`part`] divides one that names patterns of devices. If several instances run,
+//! [`route`] finds the one that a command is for.
 //!
 //! *Principles.* No I/O except in `offline.rs`, `file.rs`, `input.rs` and `lock.rs`. A line that
 //! fails changes nothing, names the faulty word, and says what to type instead. No input panics.
@@ -42,6 +43,7 @@ mod oddities;
 mod offline;
 mod options;
 mod overhead;
+mod part;
 mod protocols;
 mod qdisc;
 mod render;
@@ -58,11 +60,14 @@ pub use complaint::{Outcome, refusal};
 pub use file::replace;
 pub use host::{Editing, Host};
 pub use input::{INPUT_MAX, read_input};
+pub use kinds::link_overhead;
 pub use listing::{classes, qdiscs};
 pub use lock::Lock;
 pub use names::{ClassNames, NAMES_FILE};
 pub use oddities::warnings;
 pub use offline::{OfflineHost, offline, read_names};
 pub use options::Options;
+pub use overhead::framing_name;
+pub use part::part;
 pub use route::{Leg, Recipients, gather, recipients, route};
 pub use save::save;

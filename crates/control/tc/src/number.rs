@@ -196,7 +196,7 @@ pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
 /// The place of a qdisc: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
 /// for `none` and 0. Numbers above ffff before or after a colon are an extension of Narrows. As in
 /// `tc`, of a longer number without a colon the last eight digits count.
-pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
+pub fn parent(word: &str) -> Option<Option<Parent>> {
     const ROOT: (u32, u32) = (0xffff, 0xffff);
     let (major, minor) = match word {
         "root" => ROOT,

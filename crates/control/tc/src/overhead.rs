@@ -21,8 +21,8 @@ pub(crate) fn framing(word: &str) -> Option<Framing> {
     }
 }
 
-/// The word for a link layer.
-pub(crate) fn framing_name(framing: Framing) -> &'static str {
+/// The word for a link layer, as `linklayer` takes it.
+pub fn framing_name(framing: Framing) -> &'static str {
     match framing {
         Framing::Whole => "ethernet",
         Framing::Atm => "atm",

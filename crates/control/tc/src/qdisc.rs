@@ -114,7 +114,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     let mut stderr = stderr.unwrap_or_default();
     let is_new_root =
         edit.parent == Some(Parent::Root) && matches!(verb, Verb::Add | Verb::Replace);
-    if is_new_root && narrows_policy::is_intermediate(dev) && host.is_asked() {
+    if is_new_root && intermediate::is_one(dev, host) && host.is_asked() {
         stderr += &intermediate::note(dev, host);
     }
     Ok(Outcome { stderr, ..Outcome::default() })

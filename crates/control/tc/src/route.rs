@@ -42,15 +42,14 @@ pub struct Leg {
 
 /// The recipients of the command `words`; `ports` are those of each instance.
 pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
-    let named = words.iter().position(|word| word == "dev").and_then(|dev| words.get(dev + 1));
     // Actions belong to no interface, so each instance has them all.
     if words.first().is_some_and(|word| abbreviates(word, "actions")) {
         return Recipients::All;
     }
-    match named {
+    match named(words) {
         Some(dev) => ports
             .iter()
-            .position(|ports| ports.contains(dev))
+            .position(|ports| ports.iter().any(|port| port == dev))
             // An intermediate device belongs to the only instance, if there is one alone.
             .or((ports.len() == 1 && is_intermediate(dev)).then_some(0))
             .map_or(Recipients::None, Recipients::One),
@@ -58,6 +57,12 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
         // One instance refuses it.
         None => Recipients::One(0),
     }
+}
+
+/// The interface that a command's `words` name.
+pub(crate) fn named<W: AsRef<str>>(words: &[W]) -> Option<&str> {
+    let dev = words.iter().position(|word| word.as_ref() == "dev")?;
+    words.get(dev + 1).map(AsRef::as_ref)
 }
 
 /// Whether `words` list something without changing it.

@@ -14,7 +14,8 @@
 //! * the **switch**: the same, and each frame leaves where the kernel's bridge has learned that its
 //!   destination is.
 //! * the **host**: devices, each of which is a port. What arrives there is this host's, whose own
-//!   stack gets it; what leaves there is the kernel's.
+//!   stack gets it; what leaves there is the kernel's. What arrives at a port may leave through an
+//!   *ifb* first, a port of its own, so that it can be shaped like what leaves ([`ifb`]).
 //!
 //! On a wire and a stick, ports are in pairs: where a frame leaves follows from where it arrives.
 //! In a router and a switch it is chosen for each frame. At a host no frame leaves.
@@ -22,6 +23,8 @@
 //! Non-goals: any I/O; how long a frame waits; what the kernel does when nobody forwards.
 
 mod id;
+pub mod ifb;
+pub mod pattern;
 mod port_set;
 pub mod stick;
 mod tag;
@@ -33,6 +36,9 @@ pub use tag::{NoVlan, Tag, TagProtocol};
 use std::collections::HashSet;
 use std::fmt;
 
+/// The longest name that the kernel gives an interface, in bytes (`IFNAMSIZ`, without the end).
+pub(crate) const NAME_MAX: usize = 15;
+
 /// A port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
@@ -42,6 +48,8 @@ pub struct Port {
     pub device: DeviceId,
     /// The tag of its frames; `None` if all frames of the device are this port's.
     pub tag: Option<Tag>,
+    /// The port where what leaves through this one has arrived, if this one is its ifb.
+    pub ifb_of: Option<PortId>,
 }
 
 /// What decides where a frame leaves.
@@ -92,6 +100,15 @@ pub enum ForwardingError {
     /// More pairs than ports allow.
     #[error("{0} pairs of VLANs are too many: an instance has at most {most} ports, two a pair", most = PORTS_MAX)]
     TooMany(usize),
+    /// An ifb for what is no port.
+    #[error("--ifb {0}: that is none of the ports; name it with --ports, too")]
+    NoPort(String),
+    /// A name from which none can be made.
+    #[error(
+        "the ifb of {0} would be {name}, and a name has at most {max} characters: give the interface a \
+         shorter one (ip link set dev OLD name NEW)", name = ifb::name(.0), max = NAME_MAX
+    )]
+    LongName(String),
     /// No pair.
     #[error("a stick needs a pair of VLANs, as in 100:200")]
     NoVlans,
@@ -151,8 +168,12 @@ impl Forwarding {
 
     /// Each device is a port.
     fn of_devices(kind: Kind, devices: PerDevice<String>) -> Self {
-        let port =
-            |(device, name): (DeviceId, &String)| Port { name: name.clone(), device, tag: None };
+        let port = |(device, name): (DeviceId, &String)| Port {
+            name: name.clone(),
+            device,
+            tag: None,
+            ifb_of: None,
+        };
         let ports = devices.iter_enumerated().map(port).collect();
         Self::new(kind, devices, ports)
     }
@@ -269,7 +290,11 @@ impl Forwarding {
                     Kind::Switch => "--switch",
                     Kind::Host => "--port",
                 };
-                format!("{option} {}", self.names.join(","))
+                let given: Vec<&str> = self.given().collect();
+                let ifbs = self.ids().filter_map(|port| self.ports[port].ifb_of);
+                let ifbs: Vec<&str> = ifbs.map(|port| self.name(port)).collect();
+                let with = if ifbs.is_empty() { "" } else { " --ifb " };
+                format!("{option} {}{with}{}", given.join(","), ifbs.join(","))
             }
         }
     }

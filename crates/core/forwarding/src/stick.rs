@@ -8,7 +8,8 @@
 //! A frame without a tag, or of another VLAN, is none of the stick's: the kernel gets it.
 
 use crate::{
-    DeviceId, Forwarding, ForwardingError, Kind, PORTS_MAX, PerPort, Port, PortId, Tag, TagProtocol,
+    DeviceId, Forwarding, ForwardingError, Kind, NAME_MAX, PORTS_MAX, PerPort, Port, PortId, Tag,
+    TagProtocol,
 };
 use std::collections::HashSet;
 
@@ -16,8 +17,6 @@ use std::collections::HashSet;
 const TAG: usize = 12;
 /// The bits of a tag that are the VLAN's number.
 const VID: u16 = 0x0fff;
-/// The longest name that the kernel gives an interface, in bytes.
-const NAME_MAX: usize = 15;
 
 /// Two VLANs: a frame of one leaves with the tag of the other.
 pub type Pair = (Tag, Tag);
@@ -44,6 +43,7 @@ impl Forwarding {
             name: port_name(device, *tag),
             device: DeviceId::FIRST,
             tag: Some(*tag),
+            ifb_of: None,
         };
         let ports: PerPort<Port> = tags.iter().map(port).collect();
         let devices = [device.to_owned()].into_iter().collect();

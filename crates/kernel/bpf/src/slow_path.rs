@@ -1,10 +1,11 @@
 //! Programs for what the kernel itself sends through a port: its own packets, and those that it
 //! forwards because no program in a driver does.
 //!
-//! They are attached at tcx egress, through a link that dies with the process. AF_XDP and redirects
-//! at XDP do not pass that hook; redirects at tcx do, and are [marked](crate::Router::sealed).
+//! They are attached at tcx egress, through a link that dies with the process, or before Linux 6.6
+//! [by a filter](crate::egress) that does nothing then. AF_XDP and redirects at XDP do not pass
+//! that hook; redirects at tcx do, and are [marked](crate::Router::sealed).
 
-use crate::attach::{attach_to_egress, replace};
+use crate::egress::AtEgress;
 use std::io;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,44 +51,46 @@ impl AddAssign for SlowPathCounters {
 /// A program for a port's egress: loaded, and attached once one of its methods has done so.
 pub struct SlowPath {
     // Declared first, so that the program is detached before it goes.
-    link: Option<OwnedFd>,
+    attached: Option<AtEgress>,
     program: OwnedFd,
 }
 
 impl SlowPath {
     pub(crate) fn of(program: OwnedFd) -> Self {
-        Self { link: None, program }
+        Self { attached: None, program }
     }
 
-    /// Attaches it to what leaves through `ifindex`, in front of other programs there. It stays
-    /// until this handle is dropped, or the process ends.
+    /// Attaches it to what leaves through `ifindex`, in front of other programs there. It sees
+    /// packets until this handle is dropped, or the process ends. Before Linux 6.6 a filter that
+    /// does nothing stays then, unless it was [detached](Self::detach).
     ///
     /// # Errors
-    /// If the kernel refuses it, as it does before Linux 6.6.
+    /// If the kernel refuses it.
     pub fn attach(&mut self, ifindex: u32) -> io::Result<()> {
-        self.link = Some(attach_to_egress(self.program.as_fd(), ifindex)?);
+        self.attached = Some(AtEgress::attach(self.program.as_fd(), ifindex)?);
         Ok(())
     }
 
-    /// Replaces the program of another process, whose [`hold`](Self::hold) `link` is. Each packet
-    /// passes one of them.
+    /// Replaces the program of another process at `ifindex`, whose [`hold`](Self::hold) is given.
+    /// Each packet passes one of them.
     ///
     /// # Errors
     /// If the kernel refuses; the other program stays then.
-    pub fn take_over(&mut self, link: OwnedFd) -> io::Result<()> {
-        replace(link.as_fd(), self.program.as_fd())?;
-        self.link = Some(link);
+    pub fn take_over(&mut self, hold: OwnedFd, ifindex: u32) -> io::Result<()> {
+        self.attached = Some(AtEgress::take_over(hold, self.program.as_fd(), ifindex)?);
         Ok(())
     }
 
     /// What it is attached by, to be passed on to another process.
     pub fn hold(&self) -> Option<BorrowedFd<'_>> {
-        self.link.as_ref().map(AsFd::as_fd)
+        self.attached.as_ref().map(AsFd::as_fd)
     }
 
     /// Takes the program off the port.
     pub fn detach(&mut self) {
-        self.link = None;
+        if let Some(attached) = self.attached.take() {
+            attached.detach();
+        }
     }
 
     /// The program, for test runs.

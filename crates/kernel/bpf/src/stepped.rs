@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
+pub mod departures;
+
 /// The verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -21,6 +23,17 @@ pub enum Answer {
     MarkOrDrop,
     /// The virtual queue is full.
     Full,
+}
+
+impl Answer {
+    /// `enum answer` of `programs/way.h`.
+    fn of(answer: c_int) -> Self {
+        match answer {
+            0 => Self::Send,
+            1 => Self::MarkOrDrop,
+            _ => Self::Full,
+        }
+    }
 }
 
 /// `struct stepped` of `stepped/stepped.c`.
@@ -82,12 +95,7 @@ impl Stepped {
         // SAFETY: `raw` is a tree, which `&mut` keeps from others, and CPU and class are among its.
         let answer =
             unsafe { stepped_meter(self.raw.as_ptr(), now.0, cpu, leaf, cost, &mut asked) };
-        let answer = match answer {
-            0 => Answer::Send,
-            1 => Answer::MarkOrDrop,
-            _ => Answer::Full,
-        };
-        (answer, asked != 0)
+        (Answer::of(answer), asked != 0)
     }
 }
 

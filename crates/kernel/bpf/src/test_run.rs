@@ -149,6 +149,8 @@ const IFINDEX: usize = 40;
 #[cfg(test)]
 const CONTROL_BLOCK: usize = 48;
 #[cfg(test)]
+const DEPARTURE: usize = 152;
+#[cfg(test)]
 const GSO_SEGMENTS: usize = 164;
 #[cfg(test)]
 const GSO_SIZE: usize = 176;
@@ -167,6 +169,18 @@ pub(crate) struct Packet {
     pub(crate) from: u32,
     /// The first words of its control block.
     pub(crate) control_block: [u32; 2],
+    /// The departure that its sender asked for, by the monotonic clock in ns; 0 for none.
+    pub(crate) departure: u64,
+}
+
+/// What a program at tcx leaves of a packet besides its bytes.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Left {
+    /// The first words of its control block.
+    pub(crate) control_block: [u32; 2],
+    /// When it departs, by the monotonic clock in ns; 0 for at once.
+    pub(crate) departure: u64,
 }
 
 /// Runs the program for tcx on a packet, on the CPU of the calling thread.
@@ -182,13 +196,13 @@ pub(crate) fn run_at_tcx(
     Ok(run_at_tcx_leaving(program, bytes, packet)?.0)
 }
 
-/// As [`run_at_tcx`]. Returns also what is left in the packet's control block.
+/// As [`run_at_tcx`]. Returns also what is left of the packet.
 #[cfg(test)]
 pub(crate) fn run_at_tcx_leaving(
     program: BorrowedFd<'_>,
     bytes: &[u8],
     packet: Packet,
-) -> io::Result<(TestRun, [u32; 2])> {
+) -> io::Result<(TestRun, Left)> {
     let mut context = [0; SK_BUFF_BYTES];
     let fields = [
         (FROM_IFINDEX, packet.from),
@@ -201,6 +215,7 @@ pub(crate) fn run_at_tcx_leaving(
     for (at, value) in fields {
         context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
+    context[DEPARTURE..DEPARTURE + 8].copy_from_slice(&packet.departure.to_ne_bytes());
     let mut left = context;
     let mut out = vec![0; bytes.len()];
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -215,8 +230,10 @@ pub(crate) fn run_at_tcx_leaving(
     // SAFETY: packet, contexts and buffer outlive the call, and are as long as `options` says.
     unsafe { run(program, &mut options) }?;
     let word = |at: usize| left[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
-    let block = [word(CONTROL_BLOCK), word(CONTROL_BLOCK + 4)];
-    Ok((TestRun { verdict: options.retval, ns: options.duration, frame: out }, block))
+    let time = left[DEPARTURE..DEPARTURE + 8].try_into().map_or(0, u64::from_ne_bytes);
+    let left =
+        Left { control_block: [word(CONTROL_BLOCK), word(CONTROL_BLOCK + 4)], departure: time };
+    Ok((TestRun { verdict: options.retval, ns: options.duration, frame: out }, left))
 }
 
 /// Runs the program for tcx on a packet that stands for `segments` frames with `segment_bytes` of

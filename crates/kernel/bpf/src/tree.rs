@@ -29,7 +29,6 @@ use crate::load::{LoadError, explained, keep};
 use crate::maps::{self, map, sums_in};
 use crate::own_address::OwnAddress;
 use crate::receive_on::{ReceiveOn, ReceiveOnError};
-use crate::slow_path::SlowPath;
 use crate::takers::Takers;
 use crate::user_front::{FirstProgram, UserFront, UserFrontError};
 use crate::vlans::Vlans;
@@ -43,6 +42,7 @@ use std::mem::MaybeUninit;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+mod egress;
 pub mod layout;
 #[cfg(test)]
 mod merged;
@@ -51,8 +51,8 @@ pub mod term;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use egress::Departures;
 use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
-use skeleton_slow_path::TreeSlowPathSkelBuilder;
 use table::Table;
 use term::Term;
 
@@ -61,20 +61,18 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
 }
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skeleton_slow_path {
-    include!(concat!(env!("OUT_DIR"), "/tree_slow_path.skel.rs"));
-}
-#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton_tcx {
     include!(concat!(env!("OUT_DIR"), "/tree_tcx.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_maps {
+    include!(concat!(env!("OUT_DIR"), "/tree_maps.skel.rs"));
 }
 
 /// `BPF_F_INNER_MAP` of `linux/bpf.h`: an array in a map need not be as long as others there.
 const INNER_MAP: u32 = 1 << 12;
 /// The one entry of a map that has one.
 const ONLY: [u8; 4] = [0; 4];
-/// `SLOW_PATH` of `programs/tree.h`.
-const SLOW_PATH: u32 = 1;
 /// The map of `programs/hand_route.h`.
 const ROUTE: &str = "route_taken";
 
@@ -354,13 +352,21 @@ pub struct Port {
     pub leads_to_box: bool,
     /// What marks its frames for [`Tree::slow_path`], where one is attached; else 0.
     pub seal: u32,
+    /// Whether its packets begin with the header of IP, as those of tunnels and of PPP do. Only at
+    /// tcx and at egress.
+    pub headerless: bool,
+    /// Whether only programs at egress work on its maps: then its own program lets all pass, and
+    /// the kernel has little to check.
+    pub only_egress: bool,
 }
 
 impl Port {
     /// One whose frames leave as they are through the [other](Tree::connect).
     pub fn new(own: impl Into<OwnAddress>, multi_buffer: bool, entry: Entry) -> Self {
         let own = own.into();
-        Self { own, multi_buffer, entry, other_tag: None, leads_to_box: false, seal: 0 }
+        let [leads_to_box, headerless, only_egress] = [false; 3];
+        let (other_tag, seal) = (None, 0);
+        Self { own, multi_buffer, entry, other_tag, leads_to_box, seal, headerless, only_egress }
     }
 }
 
@@ -404,9 +410,17 @@ impl Port {
         };
         let mut storage = MaybeUninit::uninit();
         let kept = explained(|| {
+            if self.only_egress {
+                let mut open = skeleton_maps::TreeMapsSkelBuilder::default().open(&mut storage)?;
+                on_maps(open.open_object_mut())?;
+                return Ok(keep(open.load()?.object()));
+            }
             if hook == Hook::Tcx {
                 let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
                 set_up!(open, self);
+                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                    rodata.headerless = self.headerless.into();
+                }
                 on_maps(open.open_object_mut())?;
                 return Ok(keep(open.load()?.object()));
             }
@@ -952,48 +966,17 @@ impl Tree {
         Ok(Totals::of(sums("totals", &self.maps.totals, 0)?))
     }
 
-    /// Loads the program that charges what the kernel itself sends through the port, to this tree:
-    /// it works on the same maps, and lets pass what this tree has sent. It is not attached yet.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub fn slow_path(&self) -> Result<SlowPath, TreeError> {
-        let maps = self.maps.all();
-        let named: BTreeMap<_, _> = Maps::NAMES.iter().zip(maps).collect();
-        let mut misfit = None;
-        let mut storage = MaybeUninit::uninit();
-        let program = explained(|| {
-            let mut open = TreeSlowPathSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.slow_path_seal = self.port.seal;
-            }
-            reuse(open.open_object_mut(), &named).map_err(|(map, error)| {
-                misfit = Some(map);
-                error
-            })?;
-            Ok(keep(&open.load()?.progs.tree_slow_path))
-        });
-        match misfit {
-            Some(map) => Err(TreeError::Inherited(map)),
-            None => Ok(SlowPath::of(program.flatten().map_err(TreeError::Load)?)),
-        }
-    }
-
-    /// What the kernel itself has sent through the port so far, since a
-    /// [program](Self::slow_path) charges it.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn slow_path_totals(&self) -> Result<Totals, TreeError> {
-        Ok(Totals::of(sums("totals", &self.maps.totals, SLOW_PATH)?))
-    }
-
     /// The verdicts on frames so far, by CPU: of all that there may be.
     ///
     /// # Errors
     /// Where it cannot be read.
     pub fn totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
-        let slots = maps::by_cpu(&self.maps.totals, 0)
+        self.totals_at(0)
+    }
+
+    /// The totals with this number, by CPU.
+    fn totals_at(&self, number: u32) -> Result<Vec<Totals>, TreeError> {
+        let slots = maps::by_cpu(&self.maps.totals, number)
             .map_err(|source| TreeError::Map { map: "totals", source })?;
         Ok(slots.chunks(1).map(|of_one| Totals::of(maps::sums(of_one))).collect())
     }

@@ -7,6 +7,7 @@
 //! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`stick`], [`Features`]) and
 //! judges them ([`doctor`]). For a router it reads what the kernel does besides looking up routes
 //! ([`routing`], [`netfilter`]), and has the kernel confirm stale neighbours ([`neighbours`]).
+//! Below a port whose packets have departure times it has the kernel hold them ([`fq`]).
 //!
 //! Principles:
 //!
@@ -28,10 +29,13 @@ pub mod bridge;
 mod buffer;
 mod changes;
 mod channels;
+pub mod clsact;
 mod device;
 pub mod doctor;
 mod error;
 mod ethtool;
+pub mod fq;
+pub mod ifb;
 mod ipsec;
 mod link;
 mod monitor;
@@ -50,6 +54,7 @@ pub mod stick;
 pub mod switch;
 pub mod switching;
 mod sys;
+mod traffic_control;
 pub mod vlan;
 pub mod ways;
 
@@ -62,6 +67,6 @@ pub use ethtool::{Driver, Offloads, QueueCounts, Rings};
 pub use link::{Link, set_up};
 pub use monitor::{LinkEvent, LinkMonitor, Snapshot};
 pub use offload::{Features, Harm, Offload};
-pub use peer::{Peer, PeerInside};
+pub use peer::{Peer, PeerInside, veth_end};
 pub use promiscuous::{Promiscuous, promiscuous};
 pub use status::{BridgeSettings, LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};

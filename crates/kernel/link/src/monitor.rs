@@ -125,6 +125,11 @@ impl LinkMonitor {
         Ok(monitor)
     }
 
+    /// The interfaces of the namespace, each in the state that was last reported.
+    pub fn known(&self) -> impl Iterator<Item = &Snapshot> {
+        self.known.values()
+    }
+
     /// Returns the next event; none if there is none at the moment. Never blocks. Read until there
     /// is none before you wait on the descriptor.
     pub fn next_event(&mut self) -> Option<LinkEvent> {

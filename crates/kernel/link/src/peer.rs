@@ -8,19 +8,22 @@
 //! number. A short-lived thread enters it and asks.
 
 use crate::ethtool::{Offloads, QueueCounts};
-use crate::link::{peer_name, status_by_index};
+use crate::link::{peer_name, status_by_index, status_by_name};
 use crate::namespaces;
 use crate::netlink;
 use crate::status::{PeerId, Queues, each, u32_at};
 use crate::sys::Ethtool;
+use crate::{LinkError, LinkStatus};
 use narrows_escape::shell;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::HashSet;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::thread;
 
 const NETNSA_NSID: u16 = 1;
@@ -105,13 +108,41 @@ impl PeerInside {
     }
 }
 
+/// The end in the network namespace of the calling thread of the veth pair whose other end is
+/// `name` in `namespace`; none if that is no veth, or has its other end elsewhere.
+///
+/// # Errors
+///
+/// If the namespace cannot be entered, or has no such interface.
+pub fn veth_end(namespace: &File, name: &str) -> Result<Option<LinkStatus>, LinkError> {
+    let there = entered(namespace, || status_by_name(name))
+        .map_err(|error| LinkError::from_io("entering the network namespace", error))??;
+    let Some(peer) = there.peer.filter(|_| there.kind.as_deref() == Some("veth")) else {
+        return Ok(None);
+    };
+    // The other end may be in a third namespace, and its number here that of another interface.
+    let ifindex = there.ifindex;
+    let id = PeerId { ifindex, namespace: number_of(namespace).filter(|number| *number >= 0) };
+    let is_its_end = |here: &LinkStatus| here.kind == there.kind && here.peer == Some(id);
+    match status_by_index(peer.ifindex) {
+        Ok(here) => Ok(Some(here).filter(is_its_end)),
+        Err(LinkError::NoSuchIndex(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Runs `work` on a thread in `namespace`; none if it cannot be entered.
 fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Option<T> + Send) -> Option<T> {
+    entered(namespace, work).ok().flatten()
+}
+
+/// Runs `work` on a thread in `namespace`.
+fn entered<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let enter = || {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).ok()?;
-        work()
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(work())
     };
-    thread::scope(|scope| scope.spawn(enter).join().ok().flatten())
+    thread::scope(|scope| scope.spawn(enter).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 /// Finds the namespace with the local number `number`, and the prefix for commands in it.

@@ -16,6 +16,7 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
@@ -52,6 +53,9 @@ const XDP_ATTACHED_HW: u8 = 3;
 /// `struct ifinfomsg`: family, padding, type, index, flags, change.
 const HEADER: usize = 16;
 const ARPHRD_ETHER: u16 = 1;
+/// PPP, what is only IP, `ipip`, `ip6tnl`, `sit`, and what has no kind: `tun`, WireGuard
+/// (`linux/if_arp.h`).
+const HEADERLESS: [u16; 6] = [512, 519, 768, 769, 776, 0xfffe];
 
 /// The state of an interface when the kernel described it.
 ///
@@ -64,6 +68,8 @@ pub struct LinkStatus {
     pub name: String,
     /// Whether frames on it are Ethernet frames.
     pub ethernet: bool,
+    /// Whether its packets begin with the header of IP: those of tunnels and of PPP.
+    pub headerless: bool,
     /// Its MAC address; zeros if it has none.
     pub mac: [u8; 6],
     /// The largest layer-3 packet, in bytes, without the Ethernet header.
@@ -84,6 +90,8 @@ pub struct LinkStatus {
     pub operstate: OperState,
     /// Its kind: `veth`, `bridge`, `vlan`, …; none for hardware.
     pub kind: Option<String>,
+    /// What was written to it for people (`ip link set alias`); empty for nothing.
+    pub alias: String,
     /// Its settings, if it is a bridge.
     pub bridge: Option<BridgeSettings>,
     /// The tag of its frames on the device below, if it is a VLAN of that device.
@@ -188,10 +196,11 @@ impl LinkStatus {
         if i32::from(header[0]) != libc::AF_UNSPEC {
             return None;
         }
-        let flags = u32_at(header, 8)?;
+        let (kind, flags) = (u16_at(header, 2)?, u32_at(header, 8)?);
         let mut status = Self {
             ifindex: u32_at(header, 4)?,
-            ethernet: u16_at(header, 2)? == ARPHRD_ETHER,
+            ethernet: kind == ARPHRD_ETHER,
+            headerless: HEADERLESS.contains(&kind),
             up: flags & libc::IFF_UP.cast_unsigned() != 0,
             carrier: flags & libc::IFF_LOWER_UP.cast_unsigned() != 0,
             ..Self::default()
@@ -210,6 +219,7 @@ impl LinkStatus {
             IFLA_NUM_RX_QUEUES => status.allocated.rx = number(value),
             IFLA_CARRIER => status.carrier = value.first() == Some(&1),
             IFLA_OPERSTATE => status.operstate = operstate(value),
+            IFLA_IFALIAS => status.alias = text(value),
             IFLA_LINKINFO => status.inform(value),
             IFLA_AF_SPEC => status.inform_ipv6(value),
             IFLA_XDP => status.xdp = xdp(value),

@@ -298,7 +298,8 @@ impl Ethtool {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
+            // Signed or not, as the processor has it.
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         request.ifr_ifru.ifru_data = std::ptr::from_mut(command).cast();
         // SAFETY: the descriptor is an open socket, `request` is a live `ifreq` whose data

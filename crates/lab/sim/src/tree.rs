@@ -30,10 +30,12 @@
 //! that were observed in Linux.
 
 pub mod capacity;
+mod departs;
 mod driver;
 mod engine;
 mod flow;
 mod gate;
+mod leaves;
 mod outcome;
 mod setup;
 
@@ -68,6 +70,7 @@ pub(crate) fn check(scheduler: &Scheduler, queues: usize) -> Result<(), String> 
     match scheduler.keeper {
         Keeper::Workers(_) => gate::lay_out(scheduler, queues).map(|_| ()),
         Keeper::Driver => driver::check(scheduler, queues),
+        Keeper::Departures => departs::check(scheduler, queues),
     }
 }
 

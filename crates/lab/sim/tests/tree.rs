@@ -52,7 +52,7 @@ fn assured_rates_exceed_their_parent_only_under_a_lock() {
 #[test]
 fn every_experiment_is_read_and_takes_another_seed() {
     let names: Vec<&str> = all_names().filter(|name| name.starts_with("flowvalve-")).collect();
-    assert_eq!(names.len(), 8);
+    assert_eq!(names.len(), 9);
     for name in names {
         assert!(embedded(name).unwrap().starts_with("# "), "{name} says what it is about");
         let scenario = read(name, &["seed=9"]).unwrap();
@@ -76,7 +76,7 @@ fn mistakes_are_refused_with_their_place() {
     let text = embedded("flowvalve-11a").unwrap();
     for (from, to, what) in [
         ("policy = \"motivation\"", "policy = \"qdisc add\"", "scheduler"),
-        ("coordination = \"lock\"", "coordination = \"edt\"", "fair, flowvalve, lock or xdp"),
+        ("coordination = \"lock\"", "coordination = \"edt\"", "lock, xdp or departures"),
         ("before = [\"NC\"]", "before = [\"XX\"]", "\"XX\" is no app"),
         ("class = \"31\"", "class = \"x\"", "hexadecimal"),
         ("phase = 3\napp = \"ML\"", "phase = 4\napp = \"ML\"", "in a phase 4"),

@@ -2,6 +2,7 @@
 
 pub mod background;
 pub mod collect;
+pub(crate) mod delays_plot;
 pub mod hang;
 pub(crate) mod hogs;
 pub mod interrupt;

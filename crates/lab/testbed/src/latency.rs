@@ -9,7 +9,7 @@
 //! interrupt. The sleeping worker shares this core, as an operator would configure it: a queue's
 //! interrupt and its worker on one core. The worker that never sleeps has the last core.
 
-use crate::bed::SERVER_IP;
+use crate::bed::{SERVER_IP, ip};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use crate::ping::{Ping, Stats};
@@ -113,14 +113,11 @@ pub fn run(options: &Rounds) -> Result<Report> {
 /// Connects client and server directly, in parallel to the testbed's own path.
 fn lay_cable(bed: &Testbed) -> Result<()> {
     let server = bed.server().name();
-    let ip = |namespace: &crate::Namespace, words: &str| {
-        namespace.run("ip", &words.split(' ').collect::<Vec<_>>()).map(drop)
-    };
     ip(bed.client(), &format!("link add name cable0 type veth peer name cable1 netns {server}"))?;
     ip(bed.client(), "addr add 198.18.1.1/24 dev cable0")?;
     ip(bed.client(), "link set cable0 up")?;
     ip(bed.server(), &format!("addr add {CABLE_IP}/24 dev cable1"))?;
-    ip(bed.server(), "link set cable1 up")
+    ip(bed.server(), "link set cable1 up").map(drop)
 }
 
 fn ping(bed: &Testbed, system: System, options: &Rounds) -> Result<Stats> {

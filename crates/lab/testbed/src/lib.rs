@@ -45,6 +45,7 @@ mod harness;
 pub mod latency;
 mod measure;
 mod network;
+pub mod own_traffic;
 pub mod pacing;
 pub mod policing;
 pub mod routing;
@@ -67,6 +68,6 @@ pub use network::{
 };
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp, unpack, wrk};
 
-use harness::{hogs, plot, table};
-use measure::{arrivals, listen};
+use harness::{delays_plot, hogs, plot, table};
+use measure::{arrivals, listen, trips};
 use network::folder;

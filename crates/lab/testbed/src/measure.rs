@@ -9,4 +9,5 @@ pub(crate) mod listen;
 pub mod machine;
 pub mod spread;
 pub mod trial;
+pub(crate) mod trips;
 pub mod window;

@@ -4,6 +4,7 @@
 //! configured for, verifies with Debian's keys, and leaves the host's lists and preferences
 //! unchanged.
 
+use crate::architecture::Architecture;
 use anyhow::{Context, Result, bail, ensure};
 use narrows_testbed::process;
 use std::collections::BTreeSet;
@@ -13,13 +14,9 @@ use std::process::Command;
 
 /// Debian's keys, from its package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// The oldest qemu with an igb.
-const QEMU: u32 = 8;
-/// The emulator.
-pub const PROGRAM: &str = "qemu-system-x86_64";
-/// The packages that the host needs, each with a program that shows that it is installed.
-const PACKAGES: [(&str, &str); 6] = [
-    ("qemu-system-x86", PROGRAM),
+/// The packages that the host needs beside an emulator, each with a program that shows that it is
+/// installed.
+const PACKAGES: [(&str, &str); 5] = [
     ("kmod", "depmod"),
     ("binutils", "strip"),
     ("ethtool", "ethtool"),
@@ -69,13 +66,15 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// An apt that knows `suites` and no installed packages, with everything in `folder`.
-    pub fn of(folder: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
+    /// An apt that knows `suites` for `architecture` and no installed packages, with everything in
+    /// `folder`.
+    pub fn of(folder: &Path, suites: &BTreeSet<&str>, architecture: Architecture) -> Result<Self> {
         let host = host()?;
+        let name = architecture.debian();
         let sources: String = suites
             .iter()
             .map(|suite| {
-                format!("deb [arch=amd64 signed-by={KEYRING}] {} {suite} main\n", host.mirror)
+                format!("deb [arch={name} signed-by={KEYRING}] {} {suite} main\n", host.mirror)
             })
             .collect();
         let private = format!(
@@ -83,7 +82,7 @@ impl Apt {
              Dir::Etc::sourceparts \"{0}/none\";\n\
              Dir::Etc::preferences \"{0}/none/preferences\";\n\
              Dir::Etc::preferencesparts \"{0}/none\";\n\
-             APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\n",
+             APT::Architecture \"{name}\";\nAPT::Architectures {{ \"{name}\"; }};\n",
             folder.display()
         );
         fs::create_dir_all(folder.join("none"))?;
@@ -138,30 +137,43 @@ impl Apt {
             })
     }
 
-    /// Downloads `package`, or `package/suite`, unless it is there already, and returns its path.
-    fn download(&self, package: &str) -> Result<PathBuf> {
-        let uri = process::run(self.command("apt-get").args([
-            "download",
-            "--print-uris",
-            "-qq",
-            package,
-        ]))?;
-        let name = uri.split_whitespace().nth(1).context("apt names no file")?;
-        let file = self.packages.join(name);
-        if !file.exists() {
-            println!("fetching {package}");
-            let mut fetch = self.command("apt-get");
-            fetch.args(["download", "-qq", package]).current_dir(&self.packages);
-            process::run(&mut fetch)?;
-        }
-        ensure!(file.exists(), "apt did not fetch {}", file.display());
-        Ok(file)
+    /// `packages` and all that they depend on.
+    pub fn closure(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let install = ["install", "--simulate", "--no-install-recommends"];
+        let said = process::run(self.command("apt-get").args(install).args(packages))?;
+        Ok(installed_by(&said).map(str::to_owned).collect())
     }
 
-    /// Downloads `package`, as [`Self::download`], and unpacks it into `folder`.
-    pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
-        let file = self.download(package)?;
-        process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(folder))?;
+    /// Downloads those of `packages`, each a name or `name/suite`, that are not there already, and
+    /// returns the paths of all.
+    fn download(&self, packages: &[String]) -> Result<Vec<PathBuf>> {
+        // One question for all: apt takes long to begin.
+        let ask = ["download", "--print-uris", "-qq"];
+        let uris = process::run(self.command("apt-get").args(ask).args(packages))?;
+        let mut files = Vec::new();
+        for uri in uris.lines() {
+            let name = uri.split_whitespace().nth(1).context("apt names no file")?;
+            let file = self.packages.join(name);
+            if !file.exists() {
+                let package =
+                    named(name, packages).context("apt names a file of another package")?;
+                println!("fetching {package}");
+                let mut fetch = self.command("apt-get");
+                fetch.args(["download", "-qq", package]).current_dir(&self.packages);
+                process::run(&mut fetch)?;
+            }
+            ensure!(file.exists(), "apt did not fetch {}", file.display());
+            files.push(file);
+        }
+        ensure!(files.len() == packages.len(), "apt names {} files of {packages:?}", files.len());
+        Ok(files)
+    }
+
+    /// Downloads `packages`, as [`Self::download`], and unpacks them into `folder`.
+    pub fn unpack(&self, packages: &[String], folder: &Path) -> Result<()> {
+        for file in self.download(packages)? {
+            process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(folder))?;
+        }
         Ok(())
     }
 }
@@ -178,18 +190,30 @@ fn version_in(madison: &str, suite: &str) -> Option<String> {
     })
 }
 
-/// Installs what the host lacks. The error says why the lab cannot run here.
-pub fn ensure_installed(folder: &Path) -> Result<()> {
-    let absent = PACKAGES.iter().filter(|(_, program)| !is_there(program));
+/// The one of `packages` whose file has this name: `NAME_VERSION_ARCHITECTURE.deb`.
+fn named<'a>(file: &str, packages: &'a [String]) -> Option<&'a str> {
+    let (name, _) = file.split_once('_')?;
+    let is_it = |package: &&String| package.split('/').next() == Some(name);
+    packages.iter().find(is_it).map(String::as_str)
+}
+
+/// The packages in what apt says that it would install.
+fn installed_by(simulated: &str) -> impl Iterator<Item = &str> {
+    simulated.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next())
+}
+
+/// Installs what the host lacks for guests of `architecture`. The error says why the lab cannot run
+/// here.
+pub fn ensure_installed(folder: &Path, architecture: Architecture) -> Result<()> {
+    let (program, emulator) = architecture.emulator();
+    let oldest = architecture.oldest_emulator();
+    let absent = PACKAGES.iter().filter(|(_, program)| find(program).is_none());
     let mut missing: Vec<&str> = absent.map(|(package, _)| *package).collect();
-    if version_of_qemu().is_some_and(|version| version < QEMU) {
-        missing.insert(0, PACKAGES[0].0);
+    if version_of(program).is_none_or(|version| version < oldest) {
+        missing.extend([emulator, FIRMWARE]);
     }
     if missing.is_empty() {
         return Ok(());
-    }
-    if missing[0] == PACKAGES[0].0 {
-        missing.push(FIRMWARE);
     }
     ensure!(
         narrows_testbed::requirements::is_root(),
@@ -206,21 +230,17 @@ pub fn ensure_installed(folder: &Path) -> Result<()> {
         .or_else(|_| Apt::with(&folder.join("host"), &own, ""))?;
     let mut install = apt.command("apt-get");
     install.args(["install", "-y", "-qq", "--no-install-recommends"]);
-    let offered = process::run(apt.command("apt-cache").args(["policy", PACKAGES[0].0]))?;
-    if offered_major(&offered).is_some_and(|major| major < QEMU) {
-        println!("taking qemu from {backports}: an igb needs version {QEMU}");
+    let offered = process::run(apt.command("apt-cache").args(["policy", emulator]))?;
+    if offered_major(&offered).is_some_and(|major| major < oldest) {
+        println!("taking qemu from {backports}: its cards need version {oldest}");
         install.args(["-t", &backports]);
     }
     process::run(install.args(&missing))?;
-    match version_of_qemu() {
-        Some(version) if version >= QEMU => Ok(()),
-        Some(version) => bail!("qemu is of version {version}, an igb needs {QEMU}"),
-        None => bail!("{PROGRAM} is not there after installing it"),
+    match version_of(program) {
+        Some(version) if version >= oldest => Ok(()),
+        Some(version) => bail!("qemu is of version {version}, its cards need {oldest}"),
+        None => bail!("{program} is not there after installing it"),
     }
-}
-
-fn is_there(program: &str) -> bool {
-    find(program).is_some()
 }
 
 /// The path of a program; also searches root's directories.
@@ -231,8 +251,8 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-fn version_of_qemu() -> Option<u32> {
-    let said = process::run(Command::new(PROGRAM).arg("--version")).ok()?;
+fn version_of(emulator: &str) -> Option<u32> {
+    let said = process::run(Command::new(emulator).arg("--version")).ok()?;
     major(said.split_once("version ")?.1)
 }
 
@@ -275,6 +295,21 @@ linux-image-amd64 |  6.12.107-1 | http://mirror.example/debian trixie/main amd64
         assert_eq!(version_in(madison, "trixie").as_deref(), Some("6.12.107-1"));
         assert_eq!(version_in(madison, "trixie-backports").as_deref(), Some("7.3.4-1~bpo13+1"));
         assert_eq!(version_in(madison, "bookworm"), None);
+    }
+
+    #[test]
+    fn the_package_of_a_file_is_found_with_its_suite() {
+        let packages = ["libc6/trixie", "libc6-dev/trixie"].map(str::to_owned);
+        assert_eq!(named("libc6_2.41-12_amd64.deb", &packages), Some("libc6/trixie"));
+        assert_eq!(named("libelf1t64_0.192-4_arm64.deb", &packages), None);
+    }
+
+    #[test]
+    fn what_apt_would_install_is_in_its_lines() {
+        let said = "Reading package lists...\nThe following NEW packages will be installed:\n  dash\n\
+                    Inst gcc-14-base (14.2.0-19 Debian:13.6/stable [arm64])\n\
+                    Inst dash (0.5.12-12 Debian:13.6/stable [arm64])\nConf gcc-14-base (14.2.0-19)\n";
+        assert_eq!(installed_by(said).collect::<Vec<_>>(), ["gcc-14-base", "dash"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod shaper;
 mod traffic;
 mod trunk;
 
+use crate::architecture::Architecture;
 use crate::cake::Rows;
 use crate::root::{COMMAND, NARROWS};
 use crate::verdict::{Check, Message, Outcome};
@@ -23,9 +24,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-
-/// The serial port for messages to the host. The console is the other one.
-const LINES: &str = "/dev/ttyS1";
 
 /// The mounts, with their types.
 const MOUNTS: [(&str, &str); 8] = [
@@ -112,7 +110,9 @@ fn aliases(bus: &str) -> Vec<String> {
 }
 
 fn run(Wanted { task, rows, checks, short }: &Wanted) -> Result<()> {
-    let mut lines = File::options().write(true).open(LINES).context("no second serial port")?;
+    let [_, lines] = Architecture::OWN.serial_ports();
+    let lines = File::options().write(true).open(Path::new("/dev").join(lines));
+    let mut lines = lines.context("no second serial port")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
     match task.as_str() {
@@ -155,7 +155,10 @@ pub fn asked(names: &[String]) -> Result<Vec<String>> {
 
 fn check(driver: &str, only: &[String], short: bool, lines: &mut File) -> Result<()> {
     let mut lab = checks::Lab::up(driver)?;
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|word| begins(name, word));
+    let wanted = |name: &str| match only {
+        [] => checks::belongs_to(Architecture::OWN, name),
+        only => only.iter().any(|word| begins(name, word)),
+    };
     for (name, check) in checks::of(driver, short).filter(|(name, _)| wanted(name)) {
         let begin = Instant::now();
         let (outcome, note) = match check(&mut lab) {

@@ -1,6 +1,8 @@
 //! The host: prepares the guests' images, runs one cell after the other, and sums up.
 
+use crate::architecture::Architecture;
 use crate::cake::{Row, Rows, judge};
+use crate::foreign::Foreign;
 use crate::matrix::{self, Cell, SHORT, Task};
 use crate::qemu::{Machine, Processor};
 use crate::verdict::{Check, Message, Outcome, Record};
@@ -67,9 +69,13 @@ pub struct Options {
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["short", "resume", "write", "rows", "checks"])]
     run: Option<String>,
 
-    /// The program to test.
+    /// The program to test, built for the cells' processor.
     #[arg(long, value_name = "FILE", default_value = "target/debug/narrows")]
     narrows: PathBuf,
+
+    /// This program, built for the cells' processor: the guest's first process. Default: this one.
+    #[arg(long, value_name = "FILE")]
+    init: Option<PathBuf>,
 
     /// Load these modules in the guest first, to see what that changes.
     #[arg(long, value_name = "MODULES", default_value = "")]
@@ -151,13 +157,14 @@ impl Counts {
 /// What a guest has from the Debian release of its kernel.
 struct Release {
     kernel: kernel::Unpacked,
-    /// xdp-tools, as an archive.
+    /// xdp-tools, as an archive; empty where no check needs them.
     tools: Vec<u8>,
 }
 
 /// The parts of a guest.
 struct Lab {
     folder: PathBuf,
+    architecture: Architecture,
     processor: Processor,
     /// By suite.
     releases: BTreeMap<&'static str, Release>,
@@ -179,16 +186,25 @@ impl Lab {
         let narrows = &options.narrows;
         ensure!(narrows.exists(), "{} does not exist: build it first", narrows.display());
         let begin = Instant::now();
-        let releases = match Self::fetch(folder, cells) {
-            Ok(releases) => releases,
+        let architecture = cells.first().context("no cell was chosen")?.kernel.architecture;
+        let own = std::env::current_exe()?;
+        ensure!(
+            architecture == Architecture::OWN || options.init.is_some(),
+            "these cells have another processor: make test-vm-{} builds what they run",
+            architecture.debian()
+        );
+        let (releases, foreign) = match Self::fetch(folder, cells, architecture) {
+            Ok(fetched) => fetched,
             Err(reason) => return Ok(Err(reason)),
         };
-        let root = root::archive(narrows, folder)?;
+        let built = root::Built { narrows, init: options.init.as_deref().unwrap_or(&own) };
+        let root = root::archive(built, foreign.as_ref(), folder)?;
         let mut hasher = DefaultHasher::new();
         root.hash(&mut hasher);
         let processor = Processor::Tcg;
         let mut lab = Self {
             folder: folder.to_owned(),
+            architecture,
             processor,
             releases,
             root,
@@ -199,7 +215,8 @@ impl Lab {
             load: options.load.clone(),
             short: options.short,
         };
-        if Path::new("/dev/kvm").exists() && lab.boots_with_kvm()? {
+        let may_have_kvm = architecture == Architecture::OWN && Path::new("/dev/kvm").exists();
+        if may_have_kvm && lab.boots_with_kvm()? {
             lab.processor = Processor::Kvm;
         }
         println!(
@@ -210,22 +227,38 @@ impl Lab {
         Ok(Ok(lab))
     }
 
-    fn fetch(folder: &Path, cells: &[Cell]) -> Result<BTreeMap<&'static str, Release>> {
-        ensure!(cfg!(target_arch = "x86_64"), "the emulated cards need an x86-64 guest");
-        apt::ensure_installed(folder)?;
-        let suites: BTreeSet<&str> =
-            matrix::KERNELS.iter().flat_map(|kernel| [kernel.suite, kernel.tools]).collect();
-        let apt = apt::Apt::of(&folder.join("apt"), &suites)?;
+    /// The releases, and the programs for another processor.
+    fn fetch(
+        folder: &Path,
+        cells: &[Cell],
+        architecture: Architecture,
+    ) -> Result<(BTreeMap<&'static str, Release>, Option<Foreign>)> {
+        ensure!(Architecture::OWN == Architecture::Amd64, "the emulated cards need an x86-64 host");
+        apt::ensure_installed(folder, architecture)?;
+        let is_foreign = architecture != Architecture::OWN;
+        let suites: BTreeSet<&str> = matrix::all()
+            .into_iter()
+            .map(|cell| cell.kernel)
+            .filter(|kernel| kernel.architecture == architecture)
+            .flat_map(|kernel| [Some(kernel.suite), kernel.tools])
+            .flatten()
+            .collect();
+        let place =
+            if is_foreign { format!("apt-{}", architecture.debian()) } else { "apt".into() };
+        let apt = apt::Apt::of(&folder.join(place), &suites, architecture)?;
         let mut releases = BTreeMap::new();
         for Cell { kernel, .. } in cells {
             if let Entry::Vacant(vacant) = releases.entry(kernel.suite) {
+                let tools = kernel.tools.map(|suite| tools::archive(&apt, suite, folder));
                 vacant.insert(Release {
-                    tools: tools::archive(&apt, kernel.tools, folder)?,
+                    tools: tools.transpose()?.unwrap_or_default(),
                     kernel: kernel::unpack(&apt, *kernel, folder)?,
                 });
             }
         }
-        Ok(releases)
+        let unpack = || Foreign::unpack(&apt, &root::packages(), architecture, folder);
+        let foreign = is_foreign.then(unpack).transpose()?;
+        Ok((releases, foreign))
     }
 
     /// Whether a guest boots with KVM: the presence of its device does not prove it.
@@ -251,6 +284,7 @@ impl Lab {
         let command = self.command.as_deref().unwrap_or_default();
         fs::write(&root, [&self.root[..], tools, &kernel.modules()?, command].concat())?;
         let machine = Machine {
+            architecture: self.architecture,
             processor,
             image: &kernel.image,
             root: &root,

@@ -45,8 +45,11 @@ const MODULES: &[&str] = &[
     "sch_tbf",
     "sch_ingress",
     "sch_netem",
+    "cls_bpf",
     "cls_u32",
+    "act_mirred",
     "act_skbedit",
+    "ifb",
     "ip_vs",
     "ip_vs_mh",
     "ip_vs_rr",
@@ -85,9 +88,10 @@ pub struct Unpacked {
 
 /// Downloads and unpacks `kernel` below `folder`, unless that was done before.
 pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
-    let meta = apt.show("linux-image-amd64", kernel.suite)?;
+    let newest = format!("linux-image-{}", kernel.architecture.debian());
+    let meta = apt.show(&newest, kernel.suite)?;
     let release = release_of(&meta)
-        .with_context(|| format!("linux-image-amd64 of {} names no kernel", kernel.suite))?;
+        .with_context(|| format!("{newest} of {} names no kernel", kernel.suite))?;
     let root = folder.join("kernels").join(&release);
     let image = root.join(format!("boot/vmlinuz-{release}"));
     let modules = root.join("lib/modules").join(&release);
@@ -100,9 +104,7 @@ pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
         fs::create_dir_all(&temporary)?;
         fs::create_dir_all(root.join("boot"))?;
         fs::create_dir_all(root.join("lib/modules"))?;
-        for package in packages_of(apt, kernel, &release)? {
-            apt.unpack(&package, &temporary)?;
-        }
+        apt.unpack(&packages_of(apt, kernel, &release)?, &temporary)?;
         let found = ["lib/modules", "usr/lib/modules"]
             .map(|place| temporary.join(place).join(&release))
             .into_iter()

@@ -24,11 +24,17 @@
 //! - *One machine at a time*, bounded in time and memory. With emulated time, the one that measures
 //!   runs beside the others.
 //!
-//! Non-goals: other processors than x86-64, other distributions, measuring speed.
+//! - *The host is an x86-64.* Guests of [another processor](architecture) have programs that were
+//!   built for it, and all others from Debian's packages for it. They run few checks: whether
+//!   Narrows works there, not everything again.
+//!
+//! Non-goals: other hosts, other distributions, measuring speed.
 
 mod apt;
+mod architecture;
 mod archive;
 mod cake;
+mod foreign;
 mod guest;
 mod host;
 mod kernel;

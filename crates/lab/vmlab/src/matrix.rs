@@ -1,5 +1,6 @@
 //! The cells.
 
+use crate::architecture::Architecture;
 use crate::cake;
 use anyhow::{Result, ensure};
 
@@ -10,17 +11,25 @@ pub struct Kernel {
     pub name: &'static str,
     /// The Debian suite that it comes from.
     pub suite: &'static str,
-    /// The Debian suite of the xdp-tools that run on it.
-    pub tools: &'static str,
+    /// The processor that it is built for.
+    pub architecture: Architecture,
+    /// The Debian suite of the xdp-tools that run on it; none where no check needs them.
+    pub tools: Option<&'static str>,
 }
+
+const AMD64: Architecture = Architecture::Amd64;
 
 /// The kernels, the newest last: those of two stable releases, and the newest packaged one. The
 /// last has the xdp-tools of the coming release, since backports have none.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "6.1", suite: "bookworm", tools: "bookworm" },
-    Kernel { name: "6.12", suite: "trixie", tools: "trixie" },
-    Kernel { name: "7.x", suite: "trixie-backports", tools: "forky" },
+    Kernel { name: "6.1", suite: "bookworm", architecture: AMD64, tools: Some("bookworm") },
+    Kernel { name: "6.12", suite: "trixie", architecture: AMD64, tools: Some("trixie") },
+    Kernel { name: "7.x", suite: "trixie-backports", architecture: AMD64, tools: Some("forky") },
 ];
+
+/// The kernel of ARM boxes: that of the stable release.
+const ARM64: Kernel =
+    Kernel { name: "6.12-arm64", suite: "trixie", architecture: Architecture::Arm64, tools: None };
 
 /// A driver under both ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +45,10 @@ pub const DRIVERS: &[Driver] = &[
     Driver { name: "igb", card: Some("igb") },
     Driver { name: "vmxnet3", card: Some("vmxnet3") },
     Driver { name: "e1000e", card: Some("e1000e") },
-    Driver { name: "virtio_net", card: Some("virtio-net-pci") },
+    VIRTIO,
     Driver { name: "veth", card: None },
 ];
+const VIRTIO: Driver = Driver { name: "virtio_net", card: Some("virtio-net-pci") };
 
 /// The task of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,21 +98,24 @@ impl Cell {
 }
 
 /// All cells, the newest kernel first, because failures there concern most users. Only the newest
-/// has everything for the comparison.
+/// has everything for the comparison. The one for ARM is the last: it needs other programs.
 pub fn all() -> Vec<Cell> {
     let of = |&kernel: &'static Kernel| {
         DRIVERS.iter().map(move |&driver| Cell { kernel, task: Task::Checks(driver) })
     };
     let drivers = KERNELS.iter().rev().flat_map(of);
     let newest = KERNELS.last();
-    drivers.chain(newest.map(|&kernel| Cell { kernel, task: Task::Cake })).collect()
+    let cake = newest.map(|&kernel| Cell { kernel, task: Task::Cake });
+    drivers.chain(cake).chain([Cell { kernel: ARM64, task: Task::Checks(VIRTIO) }]).collect()
 }
 
 /// The cells that `words` select: each word is a cell, a kernel, a driver or `cake`; all without
-/// words.
+/// words. One of another processor has its own programs, so only its name and its kernel's do.
 pub fn select(words: &[String]) -> Result<Vec<Cell>> {
+    let is_usual = |cell: &Cell| cell.kernel.architecture == Architecture::Amd64;
     let fits = |cell: &Cell, word: &str| {
-        cell.name() == word || cell.kernel.name == word || cell.task.name() == word
+        let is_task = is_usual(cell) && cell.task.name() == word;
+        cell.name() == word || cell.kernel.name == word || is_task
     };
     for word in words {
         let known = all().iter().any(|cell| fits(cell, word));
@@ -113,8 +126,17 @@ pub fn select(words: &[String]) -> Result<Vec<Cell>> {
             names.join(" ")
         );
     }
-    let chosen = |cell: &Cell| words.is_empty() || words.iter().any(|word| fits(cell, word));
-    Ok(all().into_iter().filter(chosen).collect())
+    let chosen = |cell: &Cell| match words {
+        [] => is_usual(cell),
+        words => words.iter().any(|word| fits(cell, word)),
+    };
+    let cells: Vec<Cell> = all().into_iter().filter(chosen).collect();
+    let is_alike = |two: &[Cell]| two[0].kernel.architecture == two[1].kernel.architecture;
+    ensure!(
+        cells.windows(2).all(is_alike),
+        "these cells have different processors, and so programs: run them one after the other"
+    );
+    Ok(cells)
 }
 
 #[cfg(test)]
@@ -135,6 +157,16 @@ mod tests {
         assert_eq!(names(&["cake"]), ["7.x-cake"]);
         assert_eq!(names(&[]).len(), KERNELS.len() * DRIVERS.len() + 1);
         assert_eq!(names(&SHORT).len(), SHORT.len());
+    }
+
+    #[test]
+    fn a_cell_of_another_processor_is_chosen_by_its_name_or_kernel_and_alone() {
+        assert_eq!(names(&["6.12-arm64-virtio_net"]), ["6.12-arm64-virtio_net"]);
+        assert_eq!(names(&["6.12-arm64"]), ["6.12-arm64-virtio_net"]);
+        assert!(!names(&["virtio_net"]).contains(&"6.12-arm64-virtio_net".to_owned()));
+        let both = ["6.12-arm64".to_owned(), "6.12-igb".to_owned()];
+        let error = select(&both).unwrap_err().to_string();
+        assert!(error.contains("one after the other"), "{error}");
     }
 
     #[test]

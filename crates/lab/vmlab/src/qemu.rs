@@ -1,6 +1,6 @@
 //! One machine: boots a kernel with a root, reads the guest's messages, and ends it.
 
-use crate::apt::PROGRAM;
+use crate::architecture::Architecture;
 use crate::cake::Rows;
 use crate::matrix::Task;
 use crate::verdict::{Check, Message, Outcome, Record};
@@ -20,7 +20,7 @@ const BOOT: Duration = Duration::from_secs(300);
 const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
 /// The kernel's command line: quiet, without what only slows an emulated processor down, and off
 /// instead of a reboot. The kernel passes `PATH` to its first process.
-const KERNEL: &str = "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr \
+const KERNEL: &str = "quiet loglevel=3 panic=-1 mitigations=off nokaslr \
                       nowatchdog random.trust_cpu=on net.ifnames=0 tsc=reliable \
                       PATH=/usr/sbin:/usr/bin";
 
@@ -54,12 +54,12 @@ impl Size {
 }
 
 impl Processor {
-    fn arguments(self, size: &Size) -> Vec<String> {
+    fn arguments(self, size: &Size, model: &str) -> Vec<String> {
         let clock = format!("shift={},sleep=off", size.instruction);
         let words: &[&str] = match self {
             Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
             Self::Tcg => {
-                &["-accel", "tcg,thread=single,tb-size=512", "-cpu", "Nehalem", "-icount", &clock]
+                &["-accel", "tcg,thread=single,tb-size=512", "-cpu", model, "-icount", &clock]
             }
         };
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -77,6 +77,8 @@ impl Processor {
 /// The parameters of a machine.
 #[derive(Debug)]
 pub struct Machine<'a> {
+    /// Its kind of processor.
+    pub architecture: Architecture,
     /// How its processors are made.
     pub processor: Processor,
     /// The kernel's image.
@@ -130,15 +132,17 @@ impl Machine<'_> {
         drop(lines);
         // It ends with this process, even if that is killed.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", PROGRAM]);
+        let (program, _) = self.architecture.emulator();
+        command.args(["--pdeathsig", "KILL", program]);
         let size = Size::of(self.task, self.runs_command);
-        command.args(self.processor.arguments(&size));
-        command.args(["-machine", "q35,usb=off,smm=off", "-m", size.memory]);
+        command.args(self.processor.arguments(&size, self.architecture.emulated()));
+        command.args(["-machine", self.architecture.board(), "-m", size.memory]);
         command.args(["-smp", &size.processors.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         command.arg("-kernel").arg(self.image).arg("-initrd").arg(self.root);
         let task = self.task.map_or("none", Task::name);
-        let mut words = format!("{KERNEL} vmlab.task={task}");
+        let [console, _] = self.architecture.serial_ports();
+        let mut words = format!("console={console} {KERNEL} vmlab.task={task}");
         if !self.rows.0.is_empty() {
             words.push_str(&format!(" vmlab.rows={}", self.rows));
         }

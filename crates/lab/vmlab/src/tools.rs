@@ -5,6 +5,7 @@
 //! than theirs. Other libraries are the host's.
 
 use crate::apt::Apt;
+use crate::architecture::Architecture;
 use crate::archive::Archive;
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::process;
@@ -22,24 +23,23 @@ const PROGRAMS: [&str; 3] = ["xdp-filter", "xdp-loader", "ipvsadm"];
 /// Where programs are: in the second, where a release has both.
 const SBIN: [&str; 2] = ["usr/sbin", "sbin"];
 /// Where libraries are: the same.
-const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+const LIBRARIES: [&str; 2] = ["usr/lib", "lib"];
 /// BPF programs of libxdp and of its programs, there.
 const BPF: &str = "bpf";
-/// The loader, where programs expect it.
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 
 /// An archive of the tools in `suite`, to follow that of the host's programs. `folder` is where
 /// packages are unpacked.
 pub fn archive(apt: &Apt, suite: &str, folder: &Path) -> Result<Vec<u8>> {
+    let own = Architecture::OWN;
     let root = folder.join("tools").join(suite);
     if root.exists() {
         fs::remove_dir_all(&root)?; // of an earlier run, perhaps of an older version
     }
     fs::create_dir_all(&root)?;
     let newer = is_newer(&version(&apt.show(C_LIBRARY, suite)?)?, &installed()?)?;
-    for package in PACKAGES.into_iter().chain(newer.then_some(C_LIBRARY)) {
-        apt.unpack(&format!("{package}/{suite}"), &root)?;
-    }
+    let packages = PACKAGES.into_iter().chain(newer.then_some(C_LIBRARY));
+    let packages: Vec<String> = packages.map(|package| format!("{package}/{suite}")).collect();
+    apt.unpack(&packages, &root)?;
     let mut archive = Archive::default();
     for name in PROGRAMS {
         let path =
@@ -47,22 +47,23 @@ pub fn archive(apt: &Apt, suite: &str, folder: &Path) -> Result<Vec<u8>> {
         let path = path.with_context(|| format!("the packages of {suite} have no {name}"))?;
         archive.file(&format!("usr/bin/{name}"), &fs::read(path)?);
     }
-    let [place, older] = LIBRARIES;
-    let mut libraries = files(&root.join(place))?;
+    let [place, older] = LIBRARIES.map(|folder| format!("{folder}/{}", own.triple()));
+    let mut libraries = files(&root.join(&place))?;
     ensure!(!libraries.is_empty(), "the packages of {suite} have no libraries in {place}");
-    if root.join(older).exists() {
-        libraries.extend(files(&root.join(older))?);
+    if root.join(&older).exists() {
+        libraries.extend(files(&root.join(&older))?);
     }
     for path in libraries {
         let name = path.file_name().and_then(OsStr::to_str).context("a name is no text")?;
         archive.file(&format!("{place}/{name}"), &fs::read(&path)?);
     }
-    for path in files(&root.join(place).join(BPF))? {
+    for path in files(&root.join(&place).join(BPF))? {
         let inside = path.strip_prefix(&root)?.to_str().context("a program's path is no text")?;
         archive.file(inside, &fs::read(&path)?);
     }
     if newer {
-        archive.file(LOADER, &fs::read(root.join(LOADER))?);
+        let loader = format!("usr/{}", own.loader());
+        archive.file(&loader, &fs::read(root.join(&loader))?);
     }
     Ok(archive.finish())
 }

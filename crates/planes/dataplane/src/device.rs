@@ -24,6 +24,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) counts: QueueCounts,
     /// The driver's name.
     pub(crate) driver: String,
+    /// Whether its packets have no header of Ethernet: those of tunnels and of PPP.
+    pub(crate) headerless: bool,
 }
 
 impl DeviceFacts {
@@ -50,6 +52,7 @@ impl DeviceFacts {
             rx_ring: link.rings.map_or(0, |rings| rings.rx),
             counts: link.queues,
             driver: link.driver.name.clone(),
+            headerless: link.status.headerless,
         })
     }
 
@@ -168,6 +171,7 @@ mod tests {
             rx_ring: 512,
             counts: QueueCounts { now, most: now, combined: false },
             driver: "ice".into(),
+            headerless: false,
         }
     }
 

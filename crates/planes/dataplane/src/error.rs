@@ -12,6 +12,7 @@ use narrows_bpf::tree::TreeError;
 use narrows_bpf::{LoadError, SetsError, SteerError};
 use narrows_escape::shell;
 use narrows_link::LinkError;
+use narrows_link::ifb::IfbError;
 use narrows_policy::PolicyError;
 use narrows_xdp::Refusal;
 use narrows_xsk::{SocketError, UmemError};
@@ -49,6 +50,24 @@ pub enum InstanceError {
     /// An interface cannot be read.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// A port has no ifb.
+    #[error(transparent)]
+    Ifb(#[from] IfbError),
+    /// What arrives at a port cannot be redirected.
+    #[error("{port}: what arrives cannot be redirected to its ifb: {source}")]
+    NotRedirected {
+        /// The port.
+        port: String,
+        /// The kernel's error.
+        source: std::io::Error,
+    },
+    /// What comes from an ifb would pass a port's program again.
+    #[error(
+        "{0}: with --ifb, its program has to run in the driver or at tcx (Linux 6.6), and here it \
+         would run at generic XDP: shape what leaves towards the hosts behind this one instead, at \
+         the ports there"
+    )]
+    IfbAtGeneric(String),
     /// The policy does not fit the ports.
     #[error("{port}: {source}")]
     Policy {
@@ -73,6 +92,12 @@ pub enum InstanceError {
         /// Why.
         source: FrontError,
     },
+    /// Filters at a device whose packets have no header of Ethernet.
+    #[error(
+        "{0} carries packets without the header of Ethernet, and filters where packets arrive need \
+         one: give them to the device below it"
+    )]
+    NoFilters(String),
     /// Its sets cannot be looked up.
     #[error(transparent)]
     Sets(#[from] SetsError),
@@ -150,12 +175,18 @@ pub enum InstanceError {
          give each of those its qdiscs, and delete that filter"
     )]
     Redirected(String),
+    /// A redirection to an intermediate device, in the host plane.
+    #[error(
+        "the ingress of {0} is redirected, and only to its own ifb it can be: start with --ifb {0}, \
+         and name that ifb4{0}"
+    )]
+    WithoutIfb(String),
     /// Qdiscs or filters for what leaves a host.
     #[error(
         "{0} is a host port (narrows run --port): Narrows filters what arrives there, and what leaves \
-         is the traffic of this host itself, which only its kernel can shape (tc, without narrows). \
-         Filters go to: narrows tc qdisc add dev {word} clsact; narrows tc filter add dev {word} \
-         ingress …",
+         is the traffic of this host itself, which the host plane shapes (narrows run --plane host \
+         --ports {word}). Filters go to: narrows tc qdisc add dev {word} clsact; narrows tc filter \
+         add dev {word} ingress …",
         word = shell(.0)
     )]
     OwnTraffic(String),

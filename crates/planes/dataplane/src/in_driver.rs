@@ -12,6 +12,9 @@
 //! then are the ports connected: a driver that takes nothing loses frames without a word. Before
 //! Linux 6.6 there is no tcx, and generic XDP takes its place.
 //!
+//! *The host plane* has the same programs where packets arrive, and others at the egress of each
+//! port, where this host's own packets leave ([`egress`]).
+//!
 //! A `veth` receives packets that the stack has built. XDP in its driver would copy each of them
 //! into a frame, and let nobody send it long ones, so it has tcx first.
 
@@ -27,10 +30,11 @@ use crate::upgrade::state::PlaneManifest;
 use crate::ways::Ways;
 use crate::workers::Standstill;
 use chosen::Chosen;
+use egress::AtEgress;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
-    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError, ToIfb,
     UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
@@ -40,12 +44,14 @@ use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
 use narrows_shaper::{Arrived, PathCounters};
-use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
+use narrows_snapshot::OwnTraffic;
+use narrows_xdp::{Compiled, Counted, Enforcement, Name, Numbers, compile, figures};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 mod chosen;
+mod egress;
 mod handover;
 mod stick;
 
@@ -133,6 +139,10 @@ pub(crate) struct InDriver {
     chosen: Option<Chosen>,
     /// Of a device whose ports are VLANs: what is attached there.
     vlans: PerDevice<Option<Vlans>>,
+    /// In the host plane: what redirects arriving packets to ifbs.
+    to_ifbs: Vec<ToIfb>,
+    /// And what is where packets leave.
+    egress: PerPort<AtEgress>,
     /// By the port where frames arrive: the plan of the other port applies to them. In a router
     /// and a switch by the port where they leave.
     trees: PerPort<Tree>,
@@ -217,6 +227,8 @@ impl InDriver {
     ) -> Self {
         Self {
             chosen: None,
+            to_ifbs: Vec::new(),
+            egress: PerPort::new(),
             vlans: devices.iter().map(|_| None).collect(),
             trees,
             fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
@@ -376,7 +388,15 @@ impl InDriver {
 
     /// The program for packets that leave at `port`.
     fn tree(&self, port: PortId) -> &Tree {
-        &self.trees[self.pair(port)]
+        match self.egress.get(port) {
+            Some(egress) => &egress.tree,
+            None => &self.trees[self.pair(port)],
+        }
+    }
+
+    /// How limits hold for what leaves at `port`.
+    fn enforcement(&self, port: PortId) -> Enforcement {
+        self.egress.get(port).map_or(Enforcement::Policing, AtEgress::enforcement)
     }
 
     /// The other port of its pair.
@@ -418,12 +438,8 @@ impl InDriver {
     fn counts(&self) -> Counts {
         // By the port where frames leave.
         let by_cpu = |egress| {
-            let mut all = self.tree(egress).totals_by_cpu().unwrap_or_default();
-            // There may be far more than there are.
-            let counting = all.iter().rposition(|totals| *totals != Totals::default());
-            let there = doctor::online_cpus() as usize;
-            all.resize(there.max(counting.map_or(0, |last| last + 1)), Totals::default());
-            all
+            let tree = &self.trees[self.pair(egress)];
+            of_cpus_there(tree.totals_by_cpu().unwrap_or_default())
         };
         let by_cpu: PerPort<Vec<Totals>> = self.forwarding.ids().map(by_cpu).collect();
         let mut counts = Counts::none(by_cpu.len());
@@ -440,16 +456,30 @@ impl InDriver {
                 QueueCounters { arrived, outward, ..Default::default() }
             };
             port.queues = (0..inward.len().max(outward.len())).map(of).collect();
-            let Totals { to_self, sent_packets, lost_behind, .. } = self.totals(self.pair(id));
+            let Totals { to_self, sent_packets, lost_behind, .. } =
+                self.trees[id].totals().unwrap_or_default();
             let to_self = if is_host { sent_packets.saturating_sub(lost_behind) } else { to_self };
             let vlans = self.vlans[self.forwarding.device_of(id)].as_ref();
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
         }
         self.add_outcomes(&mut counts);
+        self.add_egress(&mut counts);
         self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts, |_| true);
         counts
+    }
+
+    /// Adds what programs of the host plane have counted where packets leave.
+    fn add_egress(&self, counts: &mut Counts) {
+        for (port, egress) in self.egress.iter_enumerated() {
+            let by_cpu = of_cpus_there(egress.totals_by_cpu());
+            let queues = &mut counts.ports[port].queues;
+            queues.resize(queues.len().max(by_cpu.len()), QueueCounters::default());
+            for (queue, totals) in queues.iter_mut().zip(&by_cpu) {
+                queue.outward.merge(&path(totals));
+            }
+        }
     }
 
     /// Sets what the programs of a router or a switch have counted where frames arrived. Trees only
@@ -489,6 +519,14 @@ impl InDriver {
             }
         }
     }
+}
+
+/// `all` but those of CPUs that are not there: there may be far more than there are.
+fn of_cpus_there(mut all: Vec<Totals>) -> Vec<Totals> {
+    let counting = all.iter().rposition(|totals| *totals != Totals::default());
+    let there = doctor::online_cpus() as usize;
+    all.resize(there.max(counting.map_or(0, |last| last + 1)), Totals::default());
+    all
 }
 
 /// The program's counters, in the form of a worker's for one direction.
@@ -540,6 +578,7 @@ fn tree_port(
     tree::Port {
         other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
         leads_to_box: forwarding.is_host(),
+        headerless: facts.headerless,
         ..tree::Port::new(facts.own(), has_several_buffers(facts) || of_user, entry)
     }
 }
@@ -578,7 +617,8 @@ impl Plane for InDriver {
         let before = &self.installed[port];
         let refused =
             |source| InstanceError::Refused { port: self.forwarding.name(port).to_owned(), source };
-        let Compiled { image, numbers, .. } = compile(&plan, &before.numbers).map_err(refused)?;
+        let Compiled { image, numbers, .. } =
+            compile(&plan, &before.numbers, self.enforcement(port)).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
         // With a new root, packets without a class are counted from zero, too.
@@ -586,7 +626,10 @@ impl Plane for InDriver {
         let before_root = if is_new_root { self.totals_of_all(port) } else { before.before_root };
         let across = self.pair(port);
         let error = failed(self.facts(across));
-        let tree = &mut self.trees[across];
+        let tree = match self.egress.get_mut(port) {
+            Some(egress) => &mut egress.tree,
+            None => &mut self.trees[across],
+        };
         let actions = numbers.new_actions_since(&before.numbers);
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
@@ -616,6 +659,9 @@ impl Plane for InDriver {
             let port = self.forwarding.name(id).to_owned();
             InstanceError::Front { port, source }
         };
+        if facts.headerless && !terms.is_empty() {
+            return Err(InstanceError::NoFilters(self.forwarding.name(id).to_owned()));
+        }
         let front = &mut self.fronts[id];
         if let Some(chosen) = &mut self.chosen {
             let several = self.devices.iter().any(has_several_buffers);
@@ -712,6 +758,18 @@ impl Plane for InDriver {
         self.chosen.as_ref().and_then(|chosen| chosen.slow_paths.refusal())
     }
 
+    fn own_traffic(&self, port: PortId) -> Option<OwnTraffic> {
+        self.egress.get(port).map(AtEgress::own_traffic)
+    }
+
+    fn policing_at_egress(&self) -> Vec<String> {
+        self.why_policed()
+    }
+
+    fn look_after(&mut self) -> Vec<String> {
+        self.look_after_egress()
+    }
+
     fn pulses(&self) -> Vec<Pulse> {
         Vec::new()
     }
@@ -735,12 +793,15 @@ impl Plane for InDriver {
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {
+        self.to_ifbs.drain(..).for_each(ToIfb::detach);
+        let not_restored = self.egress.iter_mut().filter_map(|egress| egress.release().err());
+        let not_restored = not_restored.map(|error| error.to_string()).collect();
         self.chosen.iter_mut().for_each(|chosen| chosen.slow_paths.detach());
         let choosers = self.chosen.iter_mut().flat_map(|chosen| &mut chosen.programs);
         choosers.for_each(Chooser::detach);
         self.vlans.iter_mut().flatten().for_each(Vlans::detach);
         self.trees.iter_mut().for_each(Tree::detach);
-        Closed { counts: self.counts(), left_behind: Vec::new() }
+        Closed { counts: self.counts(), left_behind: Vec::new(), not_restored }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::events::Events;
 use crate::front::Terms;
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
+use crate::ifbs;
 use crate::in_driver::{self, InDriver};
 use crate::look_ups::LookUps;
 use crate::meter::{Passed, RateMeter};
@@ -54,8 +55,8 @@ mod ways;
 
 pub(crate) use balance::Balance;
 pub(crate) use handover::{Inherited, Offer};
-pub(crate) use planning::{Planned, Replaced};
-use planning::{Planner, Ready};
+use planning::Ready;
+pub(crate) use planning::{Planned, Planner, Replaced};
 pub(crate) use sets::read_sets;
 
 /// How an instance is run.
@@ -118,6 +119,8 @@ pub struct Instance {
     events: Events,
     /// Findings about ports and host at the start.
     findings: Vec<Finding>,
+    /// The process that keeps this one.
+    kept_by: Option<i32>,
     began: Nanos,
 }
 
@@ -131,6 +134,7 @@ impl Instance {
             addresses: Addresses::new(control::record(&options.forwarding, control::ADDRESSES)),
             readdressed: false,
             findings: Vec::new(),
+            kept_by: None,
             bypass: Bypass::default(),
             let_go: None,
             policy: Policy::default(),
@@ -173,7 +177,7 @@ impl Instance {
     ) -> Result<Self, InstanceError> {
         let mut instance = Self::new(options, repairs, gates);
         instance.user_front = user_front;
-        planning::check_ports(&policy, &instance.options.forwarding)?;
+        planning::check_ports(&policy, &instance.options.forwarding, instance.options.plane)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
         instance.adopt_services(services).map_err(InstanceError::Services)?;
@@ -183,6 +187,7 @@ impl Instance {
             instance.repairs.undo();
             instance.addresses.put_back();
             instance.standby.stand_down();
+            ifbs::remove(&instance.options.forwarding);
             return Err(error);
         }
         instance.events.release();
@@ -435,6 +440,7 @@ impl Instance {
             Some(plane) => {
                 self.look_ups.retry(&mut **plane, &self.options.forwarding, &mut self.events);
                 let zero_copy = plane.mode().is_zero_copy();
+                plane.look_after().into_iter().for_each(|news| self.events.warn(news));
                 self.repair();
                 // The kernel does not announce changed rings of a device.
                 if zero_copy {
@@ -497,6 +503,7 @@ impl Instance {
         self.close(true);
         self.repairs.undo();
         self.addresses.put_back();
+        ifbs::remove(&self.options.forwarding);
         self.waiting_for = None;
         self.show()
     }
@@ -530,6 +537,7 @@ impl Instance {
         self.routed_by = self.may_forward()?;
         self.take_off_addresses();
         let forwarding = &self.options.forwarding;
+        ifbs::prepare(forwarding)?;
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
         let plans = self.compile(queues)?;
@@ -544,6 +552,7 @@ impl Instance {
         let hook = |device: &DeviceFacts| match (only, self.options.plane) {
             (Some(hook), _) => hook,
             (None, PlaneKind::Xdp) => in_driver::preferred(device)[0],
+            (None, PlaneKind::Host) => Hook::Tcx,
             (None, PlaneKind::Xsk) if doctor::runs_xdp(&device.driver) => {
                 Hook::Xdp(XdpMode::Native)
             }
@@ -573,6 +582,10 @@ impl Instance {
                 let fronts = self.fronts(&plans)?;
                 let (gates, by) = (&self.gates, self.routed_by);
                 Box::new(InDriver::open(forwarding, devices, only, plans, &fronts, gates, by)?)
+            }
+            PlaneKind::Host => {
+                let (fronts, gates) = (self.fronts(&plans)?, &self.gates);
+                Box::new(InDriver::open_host(forwarding, devices, only, plans, &fronts, gates)?)
             }
         };
         plane.receive_on(&self.options.session.receive_on)?;
@@ -647,15 +660,14 @@ impl Instance {
         planning::runnable(name, kind, plan.map_err(|source| planning::does_not_fit(name, source))?)
     }
 
-    /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
-    /// queues gets a plan as if for several: then bands below a rate are classes of one tree.
+    /// Over how many queues the plan of a port with `queues` queues is laid out.
     fn laid_over(&self, queues: usize) -> usize {
-        if self.needs_no_queues() { queues.max(2) } else { queues }
+        planning::laid_over(self.options.plane, queues)
     }
 
     /// Whether packets wait elsewhere than in queues that workers serve.
     fn needs_no_queues(&self) -> bool {
-        self.options.plane == PlaneKind::Xdp
+        !self.options.plane.has_workers()
     }
 
     /// Turns the look-up of addresses before translation on for the ports whose qdiscs need it, and
@@ -722,6 +734,11 @@ impl Instance {
         }
     }
 
+    /// Records the process that keeps this one, for views.
+    pub(crate) fn kept_by(&mut self, process: Option<i32>) {
+        self.kept_by = process;
+    }
+
     /// Records the findings of `doctor` at the start, for views.
     pub fn examined(&mut self, findings: Vec<doctor::Finding>) {
         let shown = |finding: doctor::Finding| Finding {
@@ -749,7 +766,8 @@ impl Instance {
     /// Releases the ports, if they are joined, and keeps the counts.
     fn close(&mut self, drain: bool) {
         let Some(plane) = self.plane.take() else { return };
-        let Closed { counts, left_behind } = plane.close(drain);
+        let Closed { counts, left_behind, not_restored } = plane.close(drain);
+        not_restored.into_iter().for_each(|what| self.events.warn(what));
         self.gates.release();
         if !left_behind.is_empty() {
             self.events.warn(watch::left_behind(&left_behind));

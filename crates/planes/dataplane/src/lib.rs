@@ -10,7 +10,8 @@
 //! real time), with its `heartbeat` and its `mailbox`, `worker_loop` (a thread that serves one or
 //! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
 //! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang),
-//! [`run`] (the process), `control` (how it serves commands), [`gates`] (ports that it shares with
+//! [`run`] (the process), [`supervisor`] (a process that keeps one for each device of a pattern),
+//! `control` (how it serves commands), [`gates`] (ports that it shares with
 //! other XDP programs).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
@@ -32,8 +33,10 @@ mod frames;
 mod front;
 mod handoff;
 mod heartbeat;
+mod ifbs;
 mod in_driver;
 mod instance;
+mod keeper;
 mod kept_file;
 mod look_ups;
 mod mailbox;
@@ -79,6 +82,7 @@ mod xdp_io;
 
 pub mod gates;
 pub mod run;
+pub mod supervisor;
 pub mod upgrade;
 
 pub use control::PlaceError;

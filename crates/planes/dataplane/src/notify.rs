@@ -1,5 +1,5 @@
 //! Notifications to the service manager, as in `sd_notify(3)`: ready, reloading, stopping, status,
-//! and, as long as all workers beat, the watchdog.
+//! and, as long as all workers beat, the watchdog; and that a long start or end makes progress.
 //!
 //! If no manager listens (`NOTIFY_SOCKET` is not set) nothing is sent, and nothing else differs. A
 //! manager that does not read a message is not waited for.
@@ -37,6 +37,11 @@ impl Manager {
             Ok(now) => tell(&[NotifyState::Reloading, now]),
             Err(_) => tell(&[NotifyState::Reloading]),
         }
+    }
+
+    /// The start or the end goes on: the manager is to wait for another `time`.
+    pub(crate) fn goes_on(&self, time: Nanos) {
+        tell(&[NotifyState::ExtendTimeoutUsec((time.0 / 1_000).try_into().unwrap_or(u32::MAX))]);
     }
 
     /// On the way out.

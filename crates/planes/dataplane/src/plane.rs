@@ -30,8 +30,9 @@ use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
 use narrows_shaper::{Installation, Used};
-use narrows_snapshot::Worker;
+use narrows_snapshot::{OwnTraffic, Worker};
 use narrows_units::Nanos;
+use narrows_xdp::Enforcement;
 use narrows_xsk::CopyMode;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -146,6 +147,22 @@ pub(crate) trait Plane: LooksUp {
         None
     }
 
+    /// In the host plane: how limits hold for what this host sends through `port`.
+    fn own_traffic(&self, _: PortId) -> Option<OwnTraffic> {
+        None
+    }
+
+    /// In the host plane: why limits police and do not shape, a line for each port where they do.
+    fn policing_at_egress(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// In the host plane: looks after what holds packets, once a second. Returns what has changed,
+    /// in words.
+    fn look_after(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 
@@ -195,6 +212,24 @@ pub enum PlaneKind {
     Xsk,
     /// Programs in the driver, without queues.
     Xdp,
+    /// Programs at egress, for what this host sends itself.
+    Host,
+}
+
+impl PlaneKind {
+    /// How limits hold; `None` where packets wait in queues of workers.
+    pub(crate) fn enforcement(self) -> Option<Enforcement> {
+        match self {
+            Self::Xsk => None,
+            Self::Xdp => Some(Enforcement::Policing),
+            Self::Host => Some(Enforcement::Shaping),
+        }
+    }
+
+    /// Whether workers serve queues.
+    pub(crate) fn has_workers(self) -> bool {
+        self == Self::Xsk
+    }
 }
 
 impl Mode {
@@ -287,4 +322,6 @@ pub(crate) struct Closed {
     pub(crate) counts: Counts,
     /// Workers that have not ended, by queue.
     pub(crate) left_behind: Vec<u32>,
+    /// What could not be put back, in words.
+    pub(crate) not_restored: Vec<String>,
 }

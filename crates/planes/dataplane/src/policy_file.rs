@@ -135,6 +135,11 @@ impl PolicyFile {
         Source { digest, len: self.text.len(), facts: self.facts.clone() }
     }
 
+    /// Its text.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
     /// The policy in it. Qdiscs without a handle in it keep the one that they have in `running`.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::gates::Gates;
 use crate::instance::{Inherited, Instance, InstanceOptions};
+use crate::keeper::Keeper;
 use crate::kept_file::{KeptFile, KeptFileError};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
@@ -31,13 +32,14 @@ use crate::work::Work;
 use crate::{services_file, sets_file};
 use narrows_bpf::{Entry, Hook, RoutedBy, Stalled, UserFront, UserFrontError};
 use narrows_control::{Request, UpgradeStatus};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice};
+use narrows_forwarding::{DeviceId, Forwarding, ForwardingError, PerDevice};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
 use narrows_snapshot::Snapshot;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
+pub use rustix::process::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,6 +86,8 @@ pub struct RunOptions {
     /// Continue where another process stops, which has started this one. Its policy continues, too,
     /// regardless of files.
     pub take_over: bool,
+    /// The [supervisor](crate::supervisor) that has started it: it ends with that one.
+    pub kept_by: Option<Pid>,
 }
 
 /// A user's own program.
@@ -140,6 +144,20 @@ pub enum RunError {
     /// No control socket.
     #[error(transparent)]
     Control(#[from] PlaceError),
+    /// The process that keeps this one has ended.
+    #[error("the process that has started this one (--kept-by {id}) has ended: {source}")]
+    Keeper {
+        /// Its id.
+        id: Pid,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// Processes cannot be kept.
+    #[error("cannot keep a process for each device: {0}")]
+    Supervise(io::Error),
+    /// Names or patterns of ports.
+    #[error(transparent)]
+    Ports(#[from] ForwardingError),
     /// Taking over from another process failed.
     #[error("cannot take over: {0}")]
     Succession(String),
@@ -169,7 +187,10 @@ pub fn run(
         dispatcher,
         front,
         take_over,
+        kept_by,
     } = options;
+    let watch = |id| Keeper::watch(id).map_err(|source| RunError::Keeper { id, source });
+    let keeper = kept_by.map(watch).transpose()?;
     descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
@@ -178,7 +199,7 @@ pub fn run(
     if take_over {
         let options =
             InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
-        let process = succeed(options, hangup)?;
+        let process = succeed(options, hangup, keeper)?;
         ready(&process.instance);
         return serve(process, batch, None, state, kept);
     }
@@ -187,7 +208,7 @@ pub fn run(
     let services = services_file::first(kept.services.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&forwarding)?;
-    let sources = EventSources::open(hangup)?;
+    let sources = EventSources::open(hangup, keeper)?;
     let manager = Manager::from_environment();
     let wanted = Wanted { skip_netfilter, ..wanted(&forwarding, fail, plane, &session) };
     let findings = refuse_blockers(&forwarding, &wanted)?;
@@ -221,12 +242,13 @@ struct EventSources {
     monitor: LinkMonitor,
     stop: Requests,
     hangup: Requests,
+    keeper: Option<Keeper>,
 }
 
 impl EventSources {
-    fn open(hangup: Requests) -> Result<Self, RunError> {
+    fn open(hangup: Requests, keeper: Option<Keeper>) -> Result<Self, RunError> {
         let monitor = LinkMonitor::open()?;
-        Ok(Self { monitor, stop: Requests::to_stop()?, hangup })
+        Ok(Self { monitor, stop: Requests::to_stop()?, hangup, keeper })
     }
 }
 
@@ -240,10 +262,17 @@ struct Process {
 }
 
 /// Takes over from the process that started this one.
-fn succeed(options: InstanceOptions, hangup: Requests) -> Result<Process, RunError> {
+fn succeed(
+    options: InstanceOptions,
+    hangup: Requests,
+    keeper: Option<Keeper>,
+) -> Result<Process, RunError> {
     let (mut new_process, manifest, descriptors) =
         NewProcess::greet(VERSION).map_err(RunError::Succession)?;
-    let taken_in = take_in(&mut new_process, options, hangup, manifest, descriptors);
+    // Before the ports are read, so that no change is missed.
+    let sources = EventSources::open(hangup, keeper);
+    let taken_in = sources
+        .and_then(|sources| take_in(&mut new_process, options, sources, manifest, descriptors));
     let TakenIn { inherited, sources, control, calm } =
         taken_in.inspect_err(|error| new_process.refuse(&error.to_string()))?;
     new_process.take_over().map_err(RunError::Succession)?;
@@ -269,13 +298,11 @@ struct TakenIn {
 fn take_in(
     new_process: &mut NewProcess,
     options: InstanceOptions,
-    hangup: Requests,
+    sources: EventSources,
     manifest: Manifest,
     mut control: Vec<OwnedFd>,
 ) -> Result<TakenIn, RunError> {
     let of_session = control.split_off(manifest.control.min(control.len()));
-    // Before the ports are read, so that no change is missed.
-    let sources = EventSources::open(hangup)?;
     // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.forwarding);
     let mut inherited = Inherited::prepare(options, repairs, manifest, of_session)?;
@@ -316,7 +343,8 @@ fn serve(
     mut kept: Kept,
 ) -> Result<Option<Snapshot>, RunError> {
     let Process { mut control, sources, mut manager, mut upgrades, mut instance } = process;
-    let EventSources { mut monitor, mut stop, mut hangup } = sources;
+    let EventSources { mut monitor, mut stop, mut hangup, keeper } = sources;
+    instance.kept_by(keeper.as_ref().map(|keeper| keeper.id().as_raw_nonzero().get()));
     manager.ready(&instance.standing());
     let mut beside = Beside::new()?;
     let mut refused = None;
@@ -330,15 +358,17 @@ fn serve(
         let events = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), beside.fd()];
         let [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd] = events.map(|fd| (fd, true));
         let upgrade_fd = (upgrades.fd_or(control.fd()), true);
-        // Without a pause this descriptor, the last one, is not polled.
+        // Without a pause, or a keeper, this descriptor, one of the last, is not polled.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
+        let keeper_fd = keeper.as_ref().map_or((control.fd(), false), |keeper| (keeper.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
         let is_busy = control.is_busy() || has_more_events;
         let at_most = if is_busy { Nanos::ZERO } else { WATCH };
-        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, upgrade_fd, paused];
+        let fds =
+            [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, upgrade_fd, keeper_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
-        if stop.take() {
+        if stop.take() || keeper.as_ref().is_some_and(Keeper::has_ended) {
             manager.stopping();
             kept.keep(&mut instance, true);
             if let Some(Err(Failed::News(why) | Failed::Again(why))) =
@@ -534,7 +564,11 @@ pub fn run_bare(
 
 /// Refuses a setup that cannot work, with the remedy. Returns other findings.
 fn refuse_blockers(ports: &Forwarding, wanted: &Wanted) -> Result<Vec<Finding>, RunError> {
-    let findings = examine(ports, wanted);
+    without_blockers(examine(ports, wanted))
+}
+
+/// Refuses `findings` with a blocker, with the remedy.
+pub(crate) fn without_blockers(findings: Vec<Finding>) -> Result<Vec<Finding>, RunError> {
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(findings);
@@ -550,7 +584,11 @@ pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
         }
         (None, names) if ports.is_router() => doctor::examine_router(names, wanted),
         (None, names) if ports.is_switch() => doctor::examine_switch(names, wanted),
-        (None, names) if ports.is_host() => doctor::examine_host(names, wanted),
+        // An ifb comes only with its port.
+        (None, _) if ports.is_host() => {
+            let given: Vec<String> = ports.given().map(str::to_owned).collect();
+            doctor::examine_host(&given, wanted)
+        }
         (None, [a, b]) => doctor::examine(a, b, wanted),
         (None, _) => Vec::new(),
     }
@@ -570,12 +608,13 @@ pub fn wanted(
             let devices: Option<PerDevice<_>> = devices.collect();
             devices.map(|devices| session.locked_bytes(ports, &devices))
         }
-        PlaneKind::Xdp => None,
+        PlaneKind::Xdp | PlaneKind::Host => None,
     };
     Wanted {
         plane: match plane {
             PlaneKind::Xsk => WantedPlane::Xsk,
             PlaneKind::Xdp => WantedPlane::Xdp,
+            PlaneKind::Host => WantedPlane::Host,
         },
         queues: None,
         bridge: fail == FailMode::Open && ports.is_paired(),

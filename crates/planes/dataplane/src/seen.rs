@@ -33,6 +33,10 @@ impl Host for Seen {
         self.ports.names().to_vec()
     }
 
+    fn ifb_of(&self, dev: &str) -> Option<String> {
+        self.ports.arriving_through(dev).map(str::to_owned)
+    }
+
     fn port(&self, dev: &str) -> Option<PortFacts> {
         self.facts[self.id(dev)?]
     }

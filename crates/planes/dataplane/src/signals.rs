@@ -1,7 +1,7 @@
-//! Signals as a pollable descriptor: to stop (SIGTERM, SIGINT) and to read the policy file again
-//! (SIGHUP).
+//! Signals as a pollable descriptor: to stop (SIGTERM, SIGINT), to read the policy file again
+//! (SIGHUP), and that a child has ended (SIGCHLD).
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -18,6 +18,11 @@ impl Requests {
     /// To read the policy file again.
     pub(crate) fn to_reload() -> io::Result<Self> {
         Self::by(&[SIGHUP])
+    }
+
+    /// To see which children have ended.
+    pub(crate) fn of_children() -> io::Result<Self> {
+        Self::by(&[SIGCHLD])
     }
 
     fn by(signals: &[i32]) -> io::Result<Self> {

@@ -107,6 +107,7 @@ mod tests {
             rx_ring,
             counts: narrows_link::QueueCounts::default(),
             driver: "ice".into(),
+            headerless: false,
         }
     }
 

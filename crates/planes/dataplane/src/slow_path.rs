@@ -6,8 +6,7 @@
 //! driver. At each port's egress a program charges them to the port's limits. If one port has no
 //! such program, none has: limits that hold at some ports only would be misleading.
 //!
-//! Before Linux 6.6 there is no such hook that dies with the process (tcx). Then nothing is
-//! charged, and a warning says so.
+//! Where the kernel takes no such programs nothing is charged, and a warning says so.
 
 use crate::device::DeviceFacts;
 use narrows_bpf::tree::TreeError;
@@ -137,8 +136,11 @@ impl SlowPaths {
             return self.attach(forwarding, devices);
         }
         let Ok(programs) = &mut self.0 else { return };
-        let mut pairs = programs.iter_mut().zip(links);
-        if let Err(error) = pairs.try_for_each(|(program, link)| program.take_over(link)) {
+        let mut pairs = programs.iter_mut_enumerated().zip(links);
+        let taken = pairs.try_for_each(|((port, program), link)| {
+            program.take_over(link, devices[forwarding.device_of(port)].ifindex)
+        });
+        if let Err(error) = taken {
             self.0 = Err(said(error));
         }
     }

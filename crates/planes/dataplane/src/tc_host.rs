@@ -63,6 +63,10 @@ impl Host for Commands<'_> {
         self.ports.names().to_vec()
     }
 
+    fn ifb_of(&self, dev: &str) -> Option<String> {
+        self.ports.arriving_through(dev).map(str::to_owned)
+    }
+
     fn port(&self, dev: &str) -> Option<PortFacts> {
         let port = self.id(dev)?;
         *self.facts[port].get_or_init(|| self.instance.borrow().facts_of(port))

@@ -17,7 +17,8 @@ pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String
         Some(ends.map(|port| &devices[forwarding.device_of(port)]))
     });
     let uncharged = plane.slow_path_refusal().map(uncharged);
-    unserved.chain(pairs.filter_map(unequal_mtus)).chain(uncharged).collect()
+    let policing = plane.policing_at_egress();
+    unserved.chain(pairs.filter_map(unequal_mtus)).chain(uncharged).chain(policing).collect()
 }
 
 /// A worker needs a queue of each direction, so receive queues beyond the transmit queues have
@@ -113,6 +114,7 @@ mod tests {
             queues: now.pairs(),
             counts: QueueCounts { now, most: now, combined: false },
             driver: "ice".into(),
+            headerless: false,
             rx_ring: 0,
         }
     }

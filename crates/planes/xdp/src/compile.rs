@@ -1,29 +1,16 @@
 //! Compiles a plan into the contents of maps.
 
-use crate::flatten::{Class, Queue, Rates, Scope, Target, Tree};
+use crate::flatten::{Class, Rates, Scope, Target, Tree};
 use crate::rules::{Assigned, tables};
 use crate::terms::{Acting, terms};
-use crate::{Name, Numbers, Refusal};
+use crate::virtual_queue::{self, VirtualQueue};
+use crate::{Enforcement, Name, Numbers, Refusal};
 use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
 use narrows_bpf::tree::{self, Image};
 use narrows_policy::{Key, Plan};
-use narrows_units::Nanos;
 use narrows_units::wire::Framing;
 use std::collections::BTreeMap;
 
-/// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
-const LIMIT_MIN: Nanos = Nanos::from_millis(5);
-/// The default maximum. The rate may be exceeded by this much at once, so it must not be long; and
-/// a flow can make up for only this much after a drop, so it must not be short. docs/xdp.md has the
-/// effect of both.
-const LIMIT_MAX: Nanos = Nanos::from_millis(100);
-/// The longest virtual queue if a `tbf` sets it, rather than a qdisc's default.
-const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
-/// The AQM's target is all of the virtual queue but this part, unless a `codel` sets another one.
-/// In this part a flow grows until the sender notices the drop.
-const TARGET_BELOW: u64 = 10;
-/// How long senders have to respond, unless a `codel` says so (RFC 8289).
-const INTERVAL: Nanos = Nanos::from_millis(100);
 /// The time for which a busy CPU buys at once. Short compared with the virtual queue for any number
 /// of CPUs.
 const BATCH: u32 = 50_000;
@@ -40,18 +27,27 @@ pub struct Compiled {
     pub leaves: BTreeMap<Name, u32>,
 }
 
-/// The program's plan for `plan`. Classes that are in `before` keep their numbers.
+/// The program's plan for `plan`, whose limits hold by `enforcement`. Classes that are in `before`
+/// keep their numbers.
 ///
 /// # Errors
 /// If this plane cannot run it, in a sentence that says what can.
-pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
-    let root = single_root(plan)?;
+pub fn compile(
+    plan: &Plan,
+    before: &Numbers,
+    enforcement: Enforcement,
+) -> Result<Compiled, Refusal> {
+    let root = single_root(plan, enforcement)?;
     // Those at ingress run in front.
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
-        let instead = "give them to ingress of the other port";
+        let instead = if enforcement.is_at_host() {
+            "give them to the root qdisc"
+        } else {
+            "give them to ingress of the other port"
+        };
         return Err(Refusal::Filter { what: "filters at egress of a port", instead });
     }
-    let Some(tree) = Tree::of(plan, root)? else {
+    let Some(tree) = Tree::of(plan, root, enforcement)? else {
         let (image, numbers, leaves) = Default::default();
         return Ok(Compiled { image, numbers, leaves });
     };
@@ -60,7 +56,8 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let filters = tree.scopes.iter().flat_map(|scope| &scope.filters);
     let actions = filters.flat_map(|(filter, _)| filter.actions.clone());
     let numbers = before.next(tree.classes.keys().copied(), actions)?;
-    let image = image(&tree, &Acting { actions: &plan.actions, numbers: &numbers })?;
+    let acting = Acting { actions: &plan.actions, numbers: &numbers };
+    let image = image(&tree, &acting, enforcement)?;
     let leaves = tree.ends.iter().filter_map(|(name, end)| match end {
         Target::Class(leaf) => Some((*name, numbers.get(*leaf)?)),
         Target::Scope(_) | Target::Nowhere => None,
@@ -75,17 +72,19 @@ pub(crate) fn room(what: &'static str, room: usize, needed: usize) -> Result<(),
 }
 
 /// The plan of all queues.
-fn single_root(plan: &Plan) -> Result<Key, Refusal> {
+fn single_root(plan: &Plan, enforcement: Enforcement) -> Result<Key, Refusal> {
     match plan.roots.split_first() {
         Some((root, others)) if plan.above.is_none() && others.iter().all(|one| one == root) => {
             Ok(*root)
         }
+        _ if enforcement.is_at_host() => Err(Refusal::NotAtHost("mq")),
         _ => Err(Refusal::NeedsQueue("mq")),
     }
 }
 
-fn image(tree: &Tree<'_>, acting: &Acting<'_>) -> Result<Image, Refusal> {
+fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Result<Image, Refusal> {
     let numbers = acting.numbers;
+    let queues = virtual_queue::all(&tree.classes, enforcement);
     let target = |target: Target| match target {
         Target::Class(name) => numbers.get(name).unwrap_or(NOWHERE),
         Target::Scope(number) => SCOPE | number as u32,
@@ -112,7 +111,7 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>) -> Result<Image, Refusal> {
                 lender: numbered(class.lender.filter(|_| class.queue.is_some())).unwrap_or(0),
             };
             if let Some(number) = numbers.get(*name) {
-                image.classes.insert(number, class_of(class, &links)?);
+                image.classes.insert(number, class_of(class, &links, queues.get(name)));
             }
         }
     }
@@ -149,22 +148,13 @@ struct Links {
     lender: u32,
 }
 
-fn class_of(class: &Class, links: &Links) -> Result<layout::Class, Refusal> {
+fn class_of(class: &Class, links: &Links, queue: Option<&VirtualQueue>) -> layout::Class {
     // What has no rate only counts.
-    let Some(Rates { rate, ceil, burst, overhead }) = class.rates else {
-        return Ok(layout::Class::default());
+    let (Some(Rates { rate, ceil, overhead, .. }), Some(queue)) = (class.rates, queue) else {
+        return layout::Class::default();
     };
-    let of_queue = |queue: &Queue| {
-        let most = if queue.is_stated { LIMIT_MAX_STATED } else { LIMIT_MAX };
-        let limit = ceil.time_for(queue.limit).clamp(LIMIT_MIN, most);
-        let target = Nanos(limit.0 - limit.0 / TARGET_BELOW);
-        let [target, interval] = queue.aqm.unwrap_or([target, INTERVAL]);
-        [limit, target, interval]
-    };
-    // Twice a leaf's: those that borrow may use half of it.
-    let of_inner = [Nanos(2 * LIMIT_MAX.0), Nanos::MAX, INTERVAL];
-    let [limit, target, interval] = class.queue.as_ref().map_or(of_inner, of_queue);
-    Ok(layout::Class {
+    let VirtualQueue { limit, target, interval, burst } = *queue;
+    layout::Class {
         // 0 would be no limit.
         rate: rate.bytes_per_sec().max(1),
         ceil: ceil.bytes_per_sec().max(1),
@@ -187,7 +177,7 @@ fn class_of(class: &Class, links: &Links) -> Result<layout::Class, Refusal> {
         sibling: links.sibling,
         prio: class.prio,
         lender: links.lender as u16,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ fn leaf_figures(counters: &ClassCounters) -> LeafFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Compiled, compile};
+    use crate::{Compiled, Enforcement, compile};
     use narrows_tc::OfflineHost;
 
     const NESTED: &str = "qdisc add dev nrw-a root handle 1: htb\n\
@@ -184,7 +184,8 @@ mod tests {
     fn counted() -> (Plan, Vec<NodeStats>) {
         let policy = narrows_tc::load(NESTED, "policy", &OfflineHost::default()).unwrap();
         let plan = Plan::of(policy.port("nrw-a"), 2).unwrap();
-        let Compiled { numbers, .. } = compile(&plan, &Numbers::default()).unwrap();
+        let Compiled { numbers, .. } =
+            compile(&plan, &Numbers::default(), Enforcement::Policing).unwrap();
         let counters = |(count, (major, id)): (u64, (u32, u32))| {
             let number = numbers.get((Handle::new(major).unwrap(), id)).unwrap();
             let (own_packets, bytes) = (count, 100 * count);
@@ -236,13 +237,13 @@ mod tests {
             Plan::of(policy.port("nrw-a"), 2).unwrap()
         };
         let (before, htb) = (plan(NESTED), NESTED.lines().take(3).collect::<Vec<_>>().join("\n"));
-        let first = compile(&before, &Numbers::default()).unwrap().numbers;
+        let first = compile(&before, &Numbers::default(), Enforcement::Policing).unwrap().numbers;
         let without_drr = NESTED.lines().take(4).collect::<Vec<_>>().join("\n");
         for (lines, from, to) in [
             (htb, vec![(2, 1), (2, 2), (3, 1), (3, 2)], (1, 0x10)),
             (without_drr, vec![(3, 1), (3, 2)], (2, 2)),
         ] {
-            let after = compile(&plan(&lines), &first).unwrap().numbers;
+            let after = compile(&plan(&lines), &first, Enforcement::Policing).unwrap().numbers;
             let name = |(major, id): (u32, u32)| (Handle::new(major).unwrap(), id);
             let from = from.into_iter().map(|from| (first.get(name(from)).unwrap(), name(to)));
             assert_eq!(

@@ -15,7 +15,7 @@
 //! classification has no more to say then.
 
 use crate::numbers::DIRECT;
-use crate::{Name, Refusal};
+use crate::{Enforcement, Name, Refusal};
 use narrows_bpf::tree::layout::PRIORITIES;
 use narrows_classify::{Filter, Otherwise, Rules};
 use narrows_coordination::{Strategy, TreeKind, TreeStrategy};
@@ -41,6 +41,7 @@ pub(crate) struct Tree<'a> {
     /// Where packets of a class go that no qdisc in it classifies.
     pub(crate) ends: BTreeMap<Name, Target>,
     plan: &'a Plan,
+    enforcement: Enforcement,
     /// The length of packets where it is not that of frames.
     stab: Overhead,
 }
@@ -146,14 +147,19 @@ impl At {
 }
 
 impl<'a> Tree<'a> {
-    /// The classes below `root`; `None` if there is none.
-    pub(crate) fn of(plan: &'a Plan, root: Key) -> Result<Option<Self>, Refusal> {
+    /// The classes below `root`, for limits that hold by `enforcement`; `None` if there is none.
+    pub(crate) fn of(
+        plan: &'a Plan,
+        root: Key,
+        enforcement: Enforcement,
+    ) -> Result<Option<Self>, Refusal> {
         let outermost = below_stab(plan, root);
         if matches!(config(plan, outermost), None | Some(Config::Noqueue | Config::Fifo(_))) {
             return Ok(None);
         }
         let (classes, scopes, names, ends) = Default::default();
-        let mut tree = Self { classes, scopes, names, ends, plan, stab: Overhead::NONE };
+        let stab = Overhead::NONE;
+        let mut tree = Self { classes, scopes, names, ends, plan, enforcement, stab };
         let Entry { classified, otherwise } = tree.place(root, plan.rules.get(&root), At::Root)?;
         if tree.scopes.is_empty() {
             let (unknown, otherwise) = (otherwise, [classified; PRIORITIES]);
@@ -174,7 +180,7 @@ impl<'a> Tree<'a> {
                 self.stab = before;
                 entry
             }
-            (config, _) => self.leaf(queue(config)?, at),
+            (config, _) => self.leaf(self.queue(config)?, at),
         }
     }
 
@@ -185,12 +191,43 @@ impl<'a> Tree<'a> {
         self.stab.then(own).ok_or(Refusal::Filter { what, instead })
     }
 
+    /// The virtual queue that replaces a qdisc.
+    fn queue(&self, config: Option<&Config>) -> Result<Queue, Refusal> {
+        let with_aqm = |limit: u32, target: Nanos, interval: Nanos| {
+            let aqm = Some([target, interval]);
+            Ok(Queue { aqm, ..Queue::of_packets(limit) })
+        };
+        match config {
+            None | Some(Config::Noqueue) => Ok(Queue::of(Bytes::ZERO)),
+            Some(Config::Fifo(fifo::Config::Packets(limit))) => Ok(Queue::of_packets(*limit)),
+            Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(Queue::of(*limit)),
+            Some(Config::Codel(codel)) => with_aqm(codel.limit, codel.target, codel.interval),
+            // There each class is fair to its flows.
+            Some(Config::FqCodel(fq)) if self.enforcement.is_at_host() => {
+                with_aqm(fq.limit, fq.target, fq.interval)
+            }
+            Some(Config::Fq(fq)) if self.enforcement.is_at_host() => {
+                Ok(Queue::of_packets(fq.limit))
+            }
+            Some(other) => Err(self.needs_queue(kind(other))),
+        }
+    }
+
+    /// The refusal of what only queues can do.
+    fn needs_queue(&self, what: &'static str) -> Refusal {
+        if self.enforcement.is_at_host() {
+            Refusal::NotAtHost(what)
+        } else {
+            Refusal::NeedsQueue(what)
+        }
+    }
+
     /// A virtual queue.
     fn leaf(&mut self, queue: Queue, at: At) -> Result<Entry, Refusal> {
         let name = match at {
             At::Class(name) => name,
             At::Root | At::Free(_) if queue.aqm.is_some() => {
-                return Err(Refusal::NeedsQueue("codel without a rate above it"));
+                return Err(self.needs_queue("codel without a rate above it"));
             }
             At::Free(name) => {
                 let (parent, rates, lender) = (None, None, None);
@@ -263,7 +300,7 @@ impl<'a> Tree<'a> {
         match self.plan.trees.get(&handle) {
             None | Some(TreeKind::Htb(TreeStrategy::Fair)) => {}
             Some(TreeKind::Htb(_)) => return Err(Refusal::Coordination("coordination")),
-            Some(TreeKind::Hfsc) => return Err(Refusal::NeedsQueue("hfsc")),
+            Some(TreeKind::Hfsc) => return Err(self.needs_queue("hfsc")),
         }
         let scope = self.open();
         // Bands that share a rate are classes of a tree, too.
@@ -476,20 +513,6 @@ fn below_stab(plan: &Plan, key: Key) -> Key {
 
 fn config(plan: &Plan, key: Key) -> Option<&Config> {
     plan.nodes.get(&key).map(|node| &*node.config)
-}
-
-/// The virtual queue that replaces a qdisc.
-fn queue(config: Option<&Config>) -> Result<Queue, Refusal> {
-    match config {
-        None | Some(Config::Noqueue) => Ok(Queue::of(Bytes::ZERO)),
-        Some(Config::Fifo(fifo::Config::Packets(limit))) => Ok(Queue::of_packets(*limit)),
-        Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(Queue::of(*limit)),
-        Some(Config::Codel(codel)) => {
-            let aqm = Some([codel.target, codel.interval]);
-            Ok(Queue { aqm, ..Queue::of_packets(codel.limit) })
-        }
-        Some(other) => Err(Refusal::NeedsQueue(kind(other))),
-    }
 }
 
 fn kind(config: &Config) -> &'static str {

@@ -1,4 +1,5 @@
-//! A plan for the XDP plane: the configuration of the program in the driver, as plain data.
+//! A plan for the planes without queues, XDP and host: the configuration of the program in the
+//! driver or at egress, as plain data.
 //!
 //! [`compile`] turns a [`Plan`](narrows_policy::Plan) into an [`Image`](narrows_bpf::tree::Image),
 //! the contents of the program's maps, or says why that plane cannot run it and which one can.
@@ -10,6 +11,7 @@
 //! *Non-goals.* Loading, attaching, and when a plan is installed: that is the data plane's.
 
 mod compile;
+mod enforcement;
 mod figures;
 mod flatten;
 mod headers;
@@ -17,8 +19,10 @@ mod numbers;
 mod refusal;
 mod rules;
 mod terms;
+mod virtual_queue;
 
 pub use compile::{Compiled, compile};
+pub use enforcement::Enforcement;
 pub use figures::{Counted, figures, successor_classes};
 pub use headers::headers;
 pub use numbers::{DIRECT, Name, Numbers};

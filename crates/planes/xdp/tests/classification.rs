@@ -16,7 +16,7 @@ use narrows_policy::{Key, Plan};
 use narrows_qdisc::Config;
 use narrows_qdisc::htb::Unclassified;
 use narrows_units::Nanos;
-use narrows_xdp::{Compiled, DIRECT, Name, Numbers, compile};
+use narrows_xdp::{Compiled, DIRECT, Enforcement, Name, Numbers, compile};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
@@ -389,10 +389,11 @@ fn hold(seed: u64, mut program: Option<&mut Tree>) -> Option<usize> {
     let policy = narrows_tc::load(&draft.lines, "policy", &host);
     let policy = policy.unwrap_or_else(|error| panic!("{error}\n{}", draft.lines));
     let plan = Plan::of(policy.port("nrw-a"), 2).unwrap();
-    let Compiled { image, numbers, .. } = match compile(&plan, &Numbers::default()) {
-        Ok(compiled) => compiled,
-        Err(refusal) => panic!("{refusal}\n{}", draft.lines),
-    };
+    let Compiled { image, numbers, .. } =
+        match compile(&plan, &Numbers::default(), Enforcement::Policing) {
+            Ok(compiled) => compiled,
+            Err(refusal) => panic!("{refusal}\n{}", draft.lines),
+        };
     if image == Image::default() {
         return None;
     }

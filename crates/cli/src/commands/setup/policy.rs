@@ -1,7 +1,10 @@
-//! The policy of a line: a `cake` in each direction; or that of a host: a rate for each source.
+//! The policy of a line: a `cake` in each direction, or an `htb` on the router itself; or that of a
+//! host: a rate for each source.
 
 use super::answers::Line;
+use narrows_tc::{framing_name, link_overhead};
 use narrows_units::Rate;
+use narrows_units::wire::Overhead;
 
 /// The kinds of lines by name.
 pub const LINKS: [(&str, &str); 8] = [
@@ -48,6 +51,45 @@ pub fn text(line: &Line) -> String {
          # Uploads leave through {internet}: a fair share for each device that sends, calls first.\n\
          qdisc replace dev {internet} root cake bandwidth {} {link} diffserv4 dual-srchost{filter}\n",
         written(*up),
+    )
+}
+
+/// A policy file for the router itself, in the host plane: uploads leave through its port towards
+/// the Internet, and downloads through all its other ports, among them the ifb of that one.
+/// `header` says how many bytes the header of Ethernet has at a port, which frames there have
+/// already.
+pub fn of_router(line: &Line, header: impl Fn(&str) -> u32) -> String {
+    let Line { down, up, link, .. } = line;
+    let Overhead { per_frame, minimum, framing } = link_overhead(link).unwrap_or_default();
+    let limit = |port: &String, rate: Rate| {
+        let counted = match link.as_str() {
+            "raw" => String::new(),
+            _ => {
+                let more = per_frame.saturating_sub_unsigned(header(port)).max(0);
+                let layer = framing_name(framing);
+                format!(" mpu {minimum} overhead {more} linklayer {layer}")
+            }
+        };
+        format!(
+            "qdisc replace dev {port} root handle 1: htb default 10\n\
+             class replace dev {port} parent 1: classid 1:10 htb rate {}{counted}\n\
+             qdisc replace dev {port} parent 1:10 fq_codel\n",
+            written(rate)
+        )
+    };
+    let downloads: String = line.homes().iter().map(|home| limit(home, *down)).collect();
+    format!(
+        "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
+         # The words are those of tc-htb(8). Each flow has its share, and calls depart at once.\n\
+         \n\
+         # Downloads are limited at {}.\n\
+         {downloads}\
+         \n\
+         # Uploads leave through {}.\n\
+         {}",
+        line.homes().join(", "),
+        line.internet(),
+        limit(line.internet(), *up)
     )
 }
 
@@ -108,6 +150,32 @@ mod tests {
             let policy = load(&text, "test", &OfflineHost::default()).unwrap();
             assert_eq!(policy.ports().count(), forwarding.names().len());
         }
+    }
+
+    #[test]
+    fn a_router_limits_what_arrives_or_what_leaves_towards_the_home() {
+        let wan = ["ppp0".to_owned()];
+        let arrives = Forwarding::host(&wan).unwrap().with_ifbs(&wan).unwrap();
+        let both = ["ppp0", "lan0"].map(str::to_owned);
+        for (forwarding, home) in
+            [(arrives, "ifb4ppp0"), (Forwarding::host(&both).unwrap(), "lan0")]
+        {
+            for (link, _) in LINKS {
+                let line = Line { forwarding: forwarding.clone(), ..line(link, "95mbit", "9mbit") };
+                let text = of_router(&line, |port| if port == "lan0" { 14 } else { 0 });
+                let policy = load(&text, "test", &OfflineHost::default()).unwrap();
+                assert!(policy.port("ppp0").root().is_some() && policy.port(home).root().is_some());
+                assert!(
+                    text.contains(&format!("dev {home} parent 1: classid 1:10 htb rate 95mbit"))
+                );
+                assert!(text.contains("dev ppp0 parent 1: classid 1:10 htb rate 9mbit"), "{text}");
+            }
+        }
+        let forwarding = Forwarding::host(&both).unwrap();
+        let line = Line { forwarding, ..line("pppoe-ptm", "95mbit", "9mbit") };
+        let text = of_router(&line, |port| if port == "lan0" { 14 } else { 0 });
+        assert!(text.contains("95mbit mpu 0 overhead 16 linklayer ptm"), "{text}");
+        assert!(text.contains("9mbit mpu 0 overhead 30 linklayer ptm"), "{text}");
     }
 
     #[test]

@@ -18,7 +18,10 @@ use narrows_qdisc::cake::Diffserv;
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::ops::RangeInclusive;
-use words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, LINKS, ROUND_TRIPS, nearest, value};
+pub use words::link_overhead;
+use words::{
+    ACK_FILTERS, CONSERVATIVE, DIFFSERVS, FRAMINGS, ISOLATIONS, LINKS, ROUND_TRIPS, nearest, value,
+};
 
 pub(crate) use figures::figures;
 pub(super) use print::{save, show};
@@ -38,8 +41,6 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";
 
-/// `conservative`: the packet plus one ATM cell, which no link exceeds.
-const CONSERVATIVE: i32 = 48;
 /// The range of `overhead`: a few headers more or less.
 const OVERHEADS: RangeInclusive<i32> = -64..=256;
 /// The range of `mpu`.

@@ -32,6 +32,7 @@ use crate::complaint::Complaint;
 use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
+pub use cake::link_overhead;
 use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, KINDS, Kind, Params, PortFacts};
 use narrows_qdisc::pacing::Structure;
 use narrows_qdisc::{Detail, Stats};

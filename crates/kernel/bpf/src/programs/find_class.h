@@ -120,6 +120,21 @@ static __always_inline void read_v6(struct key *key, struct network *network, vo
 	read_ports(key, network, at + sizeof(*ip), is_short, data_end);
 }
 
+/* Reads the headers of a packet that begins with that of IP. */
+static __always_inline void read_headerless(struct key *key, struct network *network, void *data,
+					    void *data_end)
+{
+	__u8 *first = data;
+
+	if ((void *)(first + 1) > data_end)
+		return;
+	key->ether_type = type_by_version(*first);
+	if (*first >> 4 == 4)
+		read_v4(key, network, data, data_end);
+	else if (*first >> 4 == 6)
+		read_v6(key, network, data, data_end);
+}
+
 /* Reads the headers of the frame from `data` on into a key. */
 static __always_inline void read_headers(struct key *key, struct network *network, void *data,
 					 void *data_end)
@@ -128,6 +143,10 @@ static __always_inline void read_headers(struct key *key, struct network *networ
 	__u16 at = sizeof(*eth);
 	__be16 ether_type;
 
+	if (headerless) {
+		read_headerless(key, network, data, data_end);
+		return;
+	}
 	if ((void *)(eth + 1) > data_end)
 		return;
 	ether_type = eth->h_proto;

@@ -25,6 +25,7 @@ const volatile __u32 multi_buffer = 0;
 #ifndef TCX
 
 #define HOOK "xdp"
+#define headerless 0
 #define context xdp_md
 #define TO_BOX XDP_PASS
 #define DROPPED XDP_DROP
@@ -60,6 +61,10 @@ static __always_inline __be16 tag_beside(struct xdp_md *ctx, __be16 *type)
 
 #define HOOK "tc"
 #define context __sk_buff
+
+/* Whether packets of the port begin with the header of IP: those of tunnels and of PPP do. Set
+ * before the program is loaded. */
+const volatile __u32 headerless = 0;
 #define TO_BOX TC_ACT_UNSPEC
 #define DROPPED TC_ACT_SHOT
 #define FAILED TC_ACT_SHOT
@@ -111,5 +116,15 @@ static __always_inline __be16 tag_beside(struct __sk_buff *ctx, __be16 *type)
 }
 
 #endif
+
+/* The bytes before the network layer of a packet without tags. */
+#define LINK_HEADER (headerless ? 0 : sizeof(struct ethhdr))
+
+/* The EtherType of a packet without a header for it, by its first byte; 0 if it is not IP. */
+static __always_inline __be16 type_by_version(__u8 first)
+{
+	return first >> 4 == 4 ? bpf_htons(ETH_P_IP) :
+	       first >> 4 == 6 ? bpf_htons(ETH_P_IPV6) : 0;
+}
 
 #endif

@@ -8,15 +8,7 @@
  *
  * Non-goals: its place among the others, which libxdp knows.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} behind SEC(".maps");
+#include "behind.h"
 
 SEC("xdp")
 int narrows_gate(struct xdp_md *ctx)

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The judgement of a port's tree on a packet of a class: whether it may leave, and the counts.
+ * The judgement of a port's tree on a packet of a class: whether it may leave now.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
 
-#include "frame.h"
+#include "count.h"
 #include "mark.h"
 #include "meter.h"
 #include "overhead.h"
-#include "segments.h"
 #include "terms.h"
-
-static __always_inline void count_sent(struct totals *total, struct class_slot *slot,
-				       struct size size)
-{
-	total->sent_packets += size.packets;
-	total->sent_bytes += size.bytes;
-	slot->bytes += size.bytes;
-	if (slot->borrows)
-		slot->borrowed_packets += size.packets;
-	else
-		slot->own_packets += size.packets;
-}
-
-static __always_inline int drop(struct totals *total, __u64 *reason, struct size size)
-{
-	*reason += size.packets;
-	total->dropped_bytes += size.bytes;
-	return DROPPED;
-}
 
 /* Charges a packet of the class `leaf`, or of none, to it. Returns its slot if it may leave; else
  * the packet counts as dropped. */

@@ -12,18 +12,12 @@
  *
  * A CPU's credit expires if it was not renewed for a while, so old purchases cannot make a
  * burst.
- *
- * AQM: CoDel's law on the virtual delay (K. Nichols, V. Jacobson; RFC 8289). A delay
- * above the target costs one packet, then one more each interval / sqrt(count) until
- * it is below. There are two differences, because a virtual queue delays no packet: the first
- * drop does not wait for an interval, since a slow start needs more room than there is; and
- * nothing is dropped while the delay falls. See docs/xdp.md.
  */
 #ifndef METER_H
 #define METER_H
 
-#include "clock.h"
-#include "share_out.h"
+#include "aqm.h"
+#include "way.h"
 
 /* Five ticks of a kernel with HZ=250: the clock for credit is up to a tick old. */
 #define PURSE_EXPIRED (20 * 1000000ULL)
@@ -31,31 +25,6 @@
 #define BUSY 1000000ULL
 /* The longest that a refusal holds on a CPU. */
 #define REFUSED_MAX 1000000ULL
-#define COUNT_MAX 0xffff
-/* The most bytes that are sold at once: what the longest packet that the kernel merges, of
- * 512 KiB, has on the wire, and what a link adds to its frames. */
-#define SALE_MAX (1 << 21)
-
-enum answer {
-	SEND,
-	MARK_OR_DROP,			/* the AQM signals congestion to the sender */
-	FULL,				/* the virtual queue is full */
-};
-
-/* The rate at which a class may send now, in bytes per second. */
-static __always_inline __u64 rate_of(const struct class *class, const struct node *node)
-{
-	__u64 grant = *(volatile __u64 *)&node->grant;
-
-	return class->parent && grant ? min(grant, class->ceil) : class->rate;
-}
-
-/* The rate at which a class above sells: the ceiling below the root, since the class below it keeps
- * to its share. */
-static __always_inline __u64 sold_at(const struct class *upper)
-{
-	return upper->parent ? upper->ceil : upper->rate;
-}
 
 /* The place of a borrower in the order at a class: by the priority of the class below it there,
  * and among equals by its place in the order at that one, which is strict for the first eight.
@@ -70,47 +39,6 @@ static __always_inline __u32 place_of(__u32 prio, __u32 below)
 static __always_inline __u64 limit_of_borrower(__u64 limit, __u32 place)
 {
 	return (limit / 2 >> 16) * (0x10000 - place);
-}
-
-/* A way from a leaf to the root. */
-struct way {
-	__u64 want;
-	__u64 now;
-	__u64 refused;			/* how far ahead a class on it is sold beyond its limit, in ns */
-	__u32 plan;
-	__u32 at;			/* the next class on it; 0 behind the root */
-	__u32 place;
-	__u32 borrows;
-};
-
-/* The next class on the way; 0 if it is not there, and then the way ends. */
-static __always_inline int next_on(struct way *way, struct class **class, struct node **node)
-{
-	if (!way)
-		return 0;
-	*class = class_of(way->plan, way->at);
-	*node = node_of(way->at);
-	if (*class && *node)
-		return 1;
-	way->at = 0;
-	return 0;
-}
-
-/* Steps along the way. They are global functions, so that the verifier looks at each by itself
- * and not once for each class on a way. */
-
-/* Divides the rate of the next class if that is due. */
-__noinline int refresh(struct way *way)
-{
-	struct class *upper;
-	struct node *node;
-
-	if (!next_on(way, &upper, &node))
-		return 0;
-	if ((__s64)(way->now - *(volatile __u64 *)&node->refreshed) > (__s64)EPOCH)
-		share_out(way->plan, way->at, way->now);
-	way->at = upper->parent;
-	return 0;
 }
 
 /* Whether the next class has something to sell. */
@@ -212,60 +140,6 @@ static __always_inline void sell_anyway(__u32 plan, __u32 leaf, const struct cla
 		book(&way);
 }
 
-/* A step of Newton's method towards 1 / sqrt(count), as a fraction of 2^32 (sch_codel). */
-static __always_inline __u32 inverse_root(__u32 inverse, __u32 count)
-{
-	__u64 square = ((__u64)inverse * inverse) >> 32;
-	__u64 value = (3ULL << 32) - count * square;
-
-	return (value >> 2) * inverse >> 31;
-}
-
-/* Whether the AQM signals with this packet. At most one CPU gets a yes for each due time. */
-static __always_inline int is_wanted(const struct class *class, struct node *node, __u64 delay,
-				     __u64 now)
-{
-	__u64 next = *(volatile __u64 *)&node->aqm_next;
-	__u64 count = node->aqm_count;
-	__u32 inverse;
-
-	if (delay <= class->target) {
-		if (next)
-			*(volatile __u64 *)&node->aqm_next = 0;
-		return 0;
-	}
-	if (!next) {
-		/* At once, but for what the last one may not have been answered yet. Soon after
-		 * it the count goes on from where it was enough. */
-		__u64 since = now - node->aqm_last;
-
-		next = since < class->interval ? node->aqm_last + class->interval : now;
-		count = since < 16 * class->interval && count > 2 ? count - 2 : 0;
-		if (__sync_val_compare_and_swap(&node->aqm_next, 0, next) != 0)
-			return 0;
-		node->aqm_count = count;
-	}
-	if ((__s64)(now - next) < 0)
-		return 0;
-	/* Senders have responded: the virtual queue drains. Waiting for it costs no latency. */
-	if (count && delay < node->aqm_delay) {
-		if (__sync_val_compare_and_swap(&node->aqm_next, next, now + class->interval) ==
-		    next)
-			node->aqm_delay = delay;
-		return 0;
-	}
-	count = min(count + 1, COUNT_MAX);
-	inverse = count == 1 ? ~0U : inverse_root(node->aqm_inverse, count);
-	if (__sync_val_compare_and_swap(&node->aqm_next, next,
-					now + (class->interval * inverse >> 32)) != next)
-		return 0;
-	node->aqm_count = count;
-	node->aqm_inverse = inverse;
-	node->aqm_last = now;
-	node->aqm_delay = delay;
-	return 1;
-}
-
 /* The verdict on a packet of `leaf` that is charged `cost` bytes. */
 static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *class,
 				 struct class_slot *slot, __u64 cost)
@@ -300,7 +174,7 @@ static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *cla
 		slot->credit += want;
 		slot->bought = now;
 	}
-	if (is_wanted(class, node, slot->delay, now))
+	if (is_wanted(class, &node->aqm, slot->delay, now))
 		return MARK_OR_DROP;
 	slot->credit -= cost;
 	return SEND;

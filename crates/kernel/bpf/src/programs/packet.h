@@ -317,16 +317,25 @@ static __always_inline __u32 behind_tags(const struct packet *packet)
 static __always_inline void read_packet(struct context *ctx, struct packet *packet,
 					int with_transport)
 {
-	struct ethhdr *eth = part(ctx, 0, sizeof(*eth));
-	__u32 at = sizeof(*eth);
 	__be16 ether_type, beside, beside_type;
+	__u32 at = LINK_HEADER;
 	__u8 ip = 0;
 
-	if (!eth)
-		return;
-	__builtin_memcpy(packet->source_mac, eth->h_source, ETH_ALEN);
-	__builtin_memcpy(packet->destination_mac, eth->h_dest, ETH_ALEN);
-	ether_type = eth->h_proto;
+	if (headerless) {
+		__u8 *first = part(ctx, 0, 1);
+
+		if (!first)
+			return;
+		ether_type = type_by_version(*first);
+	} else {
+		struct ethhdr *eth = part(ctx, 0, sizeof(*eth));
+
+		if (!eth)
+			return;
+		__builtin_memcpy(packet->source_mac, eth->h_source, ETH_ALEN);
+		__builtin_memcpy(packet->destination_mac, eth->h_dest, ETH_ALEN);
+		ether_type = eth->h_proto;
+	}
 	beside = tag_beside(ctx, &beside_type);
 	if (beside_type)
 		set_tag(packet, beside_type, beside);

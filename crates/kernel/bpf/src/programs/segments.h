@@ -214,8 +214,10 @@ __noinline __u64 headers_of(struct __sk_buff *ctx)
 
 	if (!ctx)
 		return 0;
+	if (headerless)
+		is = typed(ctx->protocol);
 	for (int i = 0; i < HEADERS_DEEP; i++) {
-		int is_outer = i == 0 || (is_tag_header(is) && at == network);
+		int is_outer = !headerless && (i == 0 || (is_tag_header(is) && at == network));
 		__u64 next;
 
 		if (is & ENDS)

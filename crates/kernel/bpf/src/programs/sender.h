@@ -58,7 +58,7 @@ static __always_inline int is_error_v4(__u8 type)
 
 static __always_inline enum sender sender_v4(struct __sk_buff *ctx)
 {
-	__u32 at = sizeof(struct ethhdr);
+	__u32 at = LINK_HEADER;
 	struct iphdr *ip = data_of(ctx) + at;
 	__u8 *type;
 
@@ -94,7 +94,7 @@ static __always_inline int is_mld(struct __sk_buff *ctx, struct alert *alert)
 /* The box's own ICMPv6 has no headers between but for those of MLD. */
 static __always_inline enum sender sender_v6(struct __sk_buff *ctx)
 {
-	struct ipv6hdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	struct ipv6hdr *ip = data_of(ctx) + LINK_HEADER;
 	__u8 *type = (void *)(ip + 1);
 
 	if ((void *)(type + 1) > data_end_of(ctx))

@@ -2,8 +2,7 @@
 /*
  * How a class divides its rate among the classes below it.
  *
- * Once per epoch, the first CPU that gets the class's try-lock does it (FlowValve); the others
- * continue with the previous shares. The demand of a class below is measured: unlimited if it
+ * It does so when division.h says. The demand of a class below is measured: unlimited if it
  * got less than it wanted, otherwise its arrivals. The order is HTB's: first the assured
  * rates, reduced in proportion if they do not fit; then the rest by priority, within a priority
  * by quantum, until all demands are met. The remainder is open to all. The clock of the class
@@ -19,16 +18,7 @@
 #ifndef SHARE_OUT_H
 #define SHARE_OUT_H
 
-#include "clock.h"
-#include "tree.h"
-
-#define EPOCH (2 * 1000000ULL)
-/* State that was not refreshed for this long is outdated. */
-#define EXPIRED (16 * EPOCH)
-/* A lock that is held for this long is abandoned. */
-#define LOST (64 * EPOCH)
-/* The rounds in which unsatisfied children of a priority are served; each satisfies some. */
-#define ROUNDS 4
+#include "division.h"
 
 struct sharing {
 	__u32 plan;
@@ -47,22 +37,6 @@ struct sharing {
 	__u64 room[PRIORITIES];		/* what is left for a priority, */
 	__u64 weights[PRIORITIES];	/* and the weight of its children that want more */
 };
-
-/* In a map and not on the stack: the verifier follows what is on the stack, and would
- * never come to an end with sums over any number of children. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct sharing);
-} sharings SEC(".maps");
-
-static __always_inline struct sharing *sharing(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&sharings, &zero);
-}
 
 /* Whether its virtual queue stands. Then it wants more, also where nothing of it comes just
  * now because its CPU has to wait. */
@@ -218,23 +192,15 @@ __noinline int share_out(__u32 plan, __u32 parent, __u64 now)
 	struct class *class = class_of(plan, parent);
 	struct node *node = node_of(parent);
 	struct sharing *s = sharing();
-	__u64 locked, elapsed;
 
 	if (!class || !node || !s)
 		return 0;
-	locked = *(volatile __u64 *)&node->locked;
-	if (locked && now - locked < LOST)
+	if (!begin_division(node, now))
 		return 0;
-	if (__sync_val_compare_and_swap(&node->locked, locked, now) != locked)
-		return 0;
-	elapsed = now - node->refreshed;
-	/* Another CPU has just done it, perhaps with a clock slightly ahead. */
-	if ((__s64)elapsed < (__s64)EPOCH)
-		goto unlock;
 	__builtin_memset(s, 0, sizeof(*s));
 	s->plan = plan;
 	s->now = now;
-	s->elapsed = elapsed;
+	s->elapsed = now - node->refreshed;
 	s->rate = class->parent && node->grant ? min(node->grant, class->ceil) : class->rate;
 	if (is_sold_ahead(class, node, now))
 		s->rate -= s->rate >> 6;
@@ -252,8 +218,7 @@ __noinline int share_out(__u32 plan, __u32 parent, __u64 now)
 	s->next = class->child;
 	bpf_loop(CLASSES_MAX, announce, 0, 0);
 	node->refreshed = now;
-unlock:
-	__sync_lock_test_and_set(&node->locked, 0);
+	end_division(node);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
  *
  * Non-goals: queues, pacing, fairness between the flows of a class.
  */
+#include "behind_host.h"
 #include "find_class.h"
 #include "frame.h"
 #include "handed.h"
@@ -28,14 +29,6 @@
 /* Whether what arrives is for the box itself, and leaves through no port: a host's port. Set before
  * the program is loaded. */
 const volatile __u8 leads_to_box = 0;
-
-/* What is behind it at a host's port; empty if frames go up the stack here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} behind_host SEC(".maps");
 
 static __always_inline int send(struct context *ctx, struct totals *total,
 				struct class_slot *slot, struct size size)

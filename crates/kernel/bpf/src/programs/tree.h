@@ -126,6 +126,15 @@ struct class {
 	__u16 lender;			/* at a leaf, the class whose assured rate is its own; 0 for itself */
 };
 
+/* When an AQM signals (aqm.h). */
+struct aqm {
+	__u64 next;			/* when it does next; 0 for never */
+	__u64 count;			/* how often it has since the delay is too long */
+	__u64 last;			/* when it did last */
+	__u64 inverse;			/* 1 / sqrt(count), as a fraction of 2^32 */
+	__u64 delay;			/* the delay when it last looked */
+};
+
 /* Of a class, shared by all CPUs. Two cache lines: what each purchase writes, and
  * what is written once an epoch. */
 struct node {
@@ -134,17 +143,13 @@ struct node {
 	__u64 offered;			/* bytes that arrived for it, in total */
 	__u64 grant;			/* the rate from its parent, in bytes per second */
 	__u64 unsatisfied_at;		/* when it last had less than it wanted */
-	__u64 aqm_next;			/* when its AQM drops or marks next; 0 for never */
-	__u64 aqm_count;		/* how often it has since the delay is too long */
-	__u64 aqm_last;			/* when it did last */
+	struct aqm aqm;
 	__u64 refreshed;		/* when it last divided its rate among its children */
 	__u64 locked;			/* since when a CPU does; 0 if none */
 	__u64 seen;			/* `offered` at the parent's last division */
 	__u64 demand;			/* of its children together, in bytes per second */
 	__u64 want;			/* its demand at the last division, */
 	__u64 share;			/* and its share */
-	__u64 aqm_inverse;		/* 1 / sqrt(aqm_count), as a fraction of 2^32 */
-	__u64 aqm_delay;		/* the virtual delay when it last looked */
 };
 
 /* A class's slot of one CPU. */
@@ -259,6 +264,13 @@ static __always_inline struct class *class_of(__u32 plan, __u32 class)
 static __always_inline struct node *node_of(__u32 class)
 {
 	return bpf_map_lookup_elem(&nodes, &class);
+}
+
+/* The rate at which a class above sells: the ceiling below the root, since the class below it keeps
+ * to its share. */
+static __always_inline __u64 sold_at(const struct class *upper)
+{
+	return upper->parent ? upper->ceil : upper->rate;
 }
 
 #endif

@@ -17,51 +17,31 @@
  * Non-goals: priority for anything else; a class can have that.
  */
 #define TCX
+#include "class_at_egress.h"
+#include "control.h"
 #include "find_class.h"
 #include "frame.h"
 #include "judge.h"
 #include "seal.h"
 #include "segments.h"
-#include "sender.h"
 #include "terms.h"
-
-/* Up to when control's part of its class's rate is used. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} control_clock SEC(".maps");
 
 /* Sells to control without asking. Returns its slot if it is control, within its part. */
 static __always_inline struct class_slot *charge_control(struct __sk_buff *ctx, __u32 number,
 							 __u32 leaf, struct size size)
 {
-	__u32 zero = 0;
-	__u64 *clock = bpf_map_lookup_elem(&control_clock, &zero);
 	struct class_slot *slot = bpf_map_lookup_elem(&seats, &leaf);
 	struct class *class = class_of(number, leaf);
 	__s64 cost;
 
-	if (!clock || !slot || leaf >= CLASSES_MAX || !class || !class->rate ||
+	if (!slot || leaf >= CLASSES_MAX || !class || !class->rate ||
 	    sender_of(ctx) != CONTROL)
 		return 0;
 	cost = charge_of(size, class->per_frame, class->minimum, class->framing);
-	if (!take_for_control(clock, cost, class->rate))
+	if (!take_of_tree_for_control(cost, class->rate))
 		return 0;
 	sell_anyway(number, leaf, class, cost);
 	return slot;
-}
-
-/* Hands the route to the terms: the kernel sends nothing else on this CPU before they have asked. */
-static __always_inline void take_route(struct __sk_buff *ctx)
-{
-	struct taken *route = route_here();
-
-	if (route) {
-		route->realms = bpf_get_route_realm(ctx);
-		route->metric = NO_METRIC;
-	}
 }
 
 SEC("tc")
@@ -79,11 +59,7 @@ int tree_slow_path(struct __sk_buff *ctx)
 	size = size_of(ctx);
 	said = *(volatile __u32 *)current;
 	number = said & NUMBER_MASK;
-	leaf = said & HAS_TERMS ? RARE : classify_edited(ctx, number, ctx->mark, ctx->priority);
-	if (leaf == RARE) {
-		take_route(ctx);
-		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority);
-	}
+	leaf = class_at_egress(ctx, said);
 	slot = charge_control(ctx, number, leaf, size);
 	if (!slot)
 		slot = charge(ctx, total, number, leaf, size);

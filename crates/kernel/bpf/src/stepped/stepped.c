@@ -8,6 +8,11 @@
  * Non-goals: filters and frames; concurrent CPUs.
  */
 #include <stdlib.h>
+#include <linux/types.h>
+
+static __u64 bpf_ktime_get_ns(void);
+static __u64 bpf_ktime_get_coarse_ns(void);
+
 #include "meter.h"
 
 /* The step of Linux's coarse clock with HZ=250. */

@@ -20,6 +20,7 @@ mod interrupts;
 mod loops;
 mod mtu;
 mod offloads;
+mod own_traffic;
 mod port;
 mod queues;
 mod redirect;
@@ -36,7 +37,7 @@ pub use facts::{
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
-use crate::{Harm, Link};
+use crate::{Harm, Link, LinkStatus};
 use narrows_escape::line;
 use narrows_forwarding::stick::Pair;
 use serde::Serialize;
@@ -55,6 +56,8 @@ pub enum WantedPlane {
     Xsk,
     /// Programs in the driver.
     Xdp,
+    /// Programs at egress, for what this host sends.
+    Host,
 }
 
 /// The intended use of the ports.
@@ -171,7 +174,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
         match wanted.plane {
             WantedPlane::Xsk => findings.extend(queues::judge_pair(a, b, wanted, host.cpus)),
-            WantedPlane::Xdp => {
+            WantedPlane::Xdp | WantedPlane::Host => {
                 let [one, other] = &facts.ports;
                 let devices = [(a, one, at_tcx[0]), (b, other, at_tcx[1])];
                 findings.extend(redirect::judge(&devices, host.online));
@@ -244,14 +247,24 @@ pub fn judge_switch(facts: &BridgedFacts, wanted: &Wanted) -> Vec<Finding> {
 }
 
 /// Examines interfaces of the calling thread's network namespace as the ports of a host that
-/// filters what arrives there for itself, and the host, as [`examine`] does.
+/// filters what arrives there for itself, or shapes what it sends there, and the host, as
+/// [`examine`] does.
 pub fn examine_host(devices: &[String], wanted: &Wanted) -> Vec<Finding> {
     judge_host(&gather::host_ports_facts(devices), wanted)
+}
+
+/// What keeps the host plane from a device, whatever else there is on this host; nothing of it is
+/// asked for. [`examine_host`] finds it, too.
+pub fn blocks_own_traffic(device: &LinkStatus) -> Option<Finding> {
+    own_traffic::unread(device)
 }
 
 /// Judges facts of a host's ports. Findings about each device come first, then about all of them,
 /// and about the host.
 pub fn judge_host(facts: &HostPortsFacts, wanted: &Wanted) -> Vec<Finding> {
+    if wanted.plane == WantedPlane::Host {
+        return own_traffic::judge(facts, wanted);
+    }
     let mut findings = Vec::new();
     let mut devices = Vec::new();
     let HostPortsFacts { ports, host, .. } = facts;
@@ -317,7 +330,9 @@ fn judge_several(
     let links: Vec<&Link> = devices.iter().map(|(link, ..)| *link).collect();
     match wanted.plane {
         WantedPlane::Xsk => findings.extend(queues::judge_all(&links, wanted, host.cpus)),
-        WantedPlane::Xdp => findings.extend(redirect::judge(&devices, host.online)),
+        WantedPlane::Xdp | WantedPlane::Host => {
+            findings.extend(redirect::judge(&devices, host.online));
+        }
     }
     findings.extend(all);
     findings.extend(host::judge(host, wanted));

@@ -18,7 +18,7 @@ pub(super) fn fits(link: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Find
         return needs_several(link, wanted, kernel, large);
     };
     let zero_copy = Receiver::Device.single_buffer_mtu();
-    if wanted.plane == WantedPlane::Xdp {
+    if wanted.plane != WantedPlane::Xsk {
         return Finding::ok(name, format!("MTU {mtu} fits into one buffer"));
     }
     if mtu > zero_copy {
@@ -45,7 +45,7 @@ fn needs_several(link: &Link, wanted: &Wanted, kernel: &KernelVersion, large: u3
     }
     let (what, since) = match wanted.plane {
         WantedPlane::Xsk => ("AF_XDP", MULTI_BUFFER),
-        WantedPlane::Xdp => ("XDP", FRAGMENTS),
+        WantedPlane::Xdp | WantedPlane::Host => ("XDP", FRAGMENTS),
     };
     if *kernel < since {
         return refuse(&format!("for which {what} needs Linux {since}"));

@@ -45,7 +45,7 @@ fn device(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<
     findings
 }
 
-fn state(facts: &PortFacts, link: &Link) -> Finding {
+pub(super) fn state(facts: &PortFacts, link: &Link) -> Finding {
     let name = link.name();
     if !link.status.up {
         return Finding::warning(name, "is down")
@@ -124,11 +124,18 @@ fn rings(link: &Link) -> Option<Finding> {
     })
 }
 
+/// Another instance has it.
+pub(super) fn running(link: &Link, wanted: &Wanted) -> Option<Finding> {
+    let name = link.name();
+    let remedy = format!("narrows show {} (stop that one first)", shell(name));
+    let runs = wanted.running.iter().any(|device| device == name);
+    runs.then(|| Finding::blocker(name, "has a Narrows that runs").remedy(remedy))
+}
+
 fn programs(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
     let name = link.name();
-    if wanted.running.iter().any(|device| device == name) {
-        let remedy = format!("narrows show {} (stop that one first)", shell(name));
-        return vec![Finding::blocker(name, "has a Narrows that runs").remedy(remedy)];
+    if let Some(running) = running(link, wanted) {
+        return vec![running];
     }
     let one = |program: &crate::XdpProgram| {
         let (mode, word) = match program.mode {

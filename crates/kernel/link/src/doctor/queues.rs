@@ -14,12 +14,12 @@ pub(super) fn judge_port(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec
         .collect()
 }
 
-fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
+pub(super) fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
     let name = link.name();
     let queues = &link.queues;
     let (now, most) = (queues.now, queues.most.pairs());
     let counted = format!("{} receive and {} transmit queues", now.rx, now.tx);
-    if wanted.plane == WantedPlane::Xdp {
+    if wanted.plane != WantedPlane::Xsk {
         return Some(Finding::ok(name, format!("has {counted}")));
     }
     Some(match wanted.queues {
@@ -62,7 +62,7 @@ fn narrower_than_peer(facts: &PortFacts, link: &Link, plane: WantedPlane) -> Opt
         let finding = match plane {
             WantedPlane::Xsk => Finding::blocker(link.name(), what),
             // Its program runs in the stack in this case.
-            WantedPlane::Xdp => Finding::note(link.name(), what),
+            WantedPlane::Xdp | WantedPlane::Host => Finding::note(link.name(), what),
         };
         finding.remedy(peer.ethtool("-L", &format!("tx {rx}")))
     })

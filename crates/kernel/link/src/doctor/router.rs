@@ -127,8 +127,10 @@ fn asks_nobody(link: &Link, routing: &RoutingFacts) -> Option<Finding> {
     (is_used && !has(true)).then(|| {
         let what = "has no link-local address, without which the kernel finds no neighbours of \
                     IPv6 there";
+        // While the link is up, the kernel makes one only if the setting changes, and only there.
+        let setting = format!("net/ipv6/conf/{}/addr_gen_mode", shell(link.name()));
         Finding::warning(link.name(), what)
-            .remedy(format!("ip link set dev {} addrgenmode eui64", shell(link.name())))
+            .remedy(format!("sysctl -w {setting}=1 && sysctl -w {setting}=0"))
     })
 }
 
@@ -485,7 +487,9 @@ mod tests {
         };
         let found = with(&["2001:db8::1"]);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].remedy.as_deref(), Some("ip link set dev a addrgenmode eui64"));
+        let setting = "net/ipv6/conf/a/addr_gen_mode";
+        let remedy = format!("sysctl -w {setting}=1 && sysctl -w {setting}=0");
+        assert_eq!(found[0].remedy, Some(remedy));
         assert_eq!(with(&["2001:db8::1", "fe80::1"]), []);
         assert_eq!(with(&["192.0.2.1"]), []);
     }

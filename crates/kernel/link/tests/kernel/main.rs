@@ -5,6 +5,8 @@ mod bed;
 mod bridge;
 mod doctor;
 mod facts;
+mod fq;
+mod ifb;
 mod monitor;
 mod neighbours;
 mod netfilter;

@@ -10,8 +10,8 @@ use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
 use narrows_bpf::tree::{self, Image, Scope, Tree};
 use narrows_bpf::{
-    self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, SetTables, Step, Term,
-    Then, XdpMode,
+    self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, SetTables, SlowPath, Step,
+    Term, Then, XdpMode,
 };
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The objects that are compiled for this.
 const EMPTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty.bpf.o"));
+const EMPTY_TCX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty_tcx.bpf.o"));
 const PERCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu.bpf.o"));
 const SHARED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared.bpf.o"));
 const LOCKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked.bpf.o"));
@@ -65,6 +66,11 @@ enum Loaded {
     /// With the program's own descriptor.
     Bucket(OwnedFd),
     Tree(Box<Tree>),
+    /// The program of a tree at egress, and what holds its maps.
+    Stamp {
+        stamp: SlowPath,
+        _tree: Box<Tree>,
+    },
     /// The program that changes each frame's source. The kernel empties the map that leads to the
     /// program under test when no descriptor holds it.
     Spread {
@@ -99,6 +105,15 @@ impl Program {
                 Loaded::Tree(Box::new(tree))
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
+            Subject::EmptyTcx => Loaded::Bucket(object(EMPTY_TCX, &[])?),
+            Subject::Stamp => {
+                let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
+                let stamp = tree.departures(&[])?.program;
+                let image = image(shape);
+                let new: Vec<u32> = image.classes.keys().copied().collect();
+                tree.install(image, &new)?;
+                Loaded::Stamp { stamp, _tree: Box::new(tree) }
+            }
             Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
                 let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
                 tree.connect(port)?;
@@ -125,6 +140,7 @@ impl Program {
         match &self.loaded {
             Loaded::Bucket(program) => program.as_fd(),
             Loaded::Tree(tree) => tree.program(),
+            Loaded::Stamp { stamp, .. } => stamp.program(),
             Loaded::Spread { program, .. } => program.as_fd(),
         }
     }
@@ -156,11 +172,14 @@ impl Program {
             Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
                 test_run::REDIRECT
             }
+            // `TC_ACT_UNSPEC`, and `TC_ACT_SHOT` instead of a drop.
+            Subject::EmptyTcx | Subject::Stamp => u32::MAX,
             Subject::Set(_) => test_run::DROP,
             Subject::Spread { by: By::Protocol | By::Set(_) | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
         };
-        let is_right = verdict == passes || self.shape.bound && verdict == test_run::DROP;
+        let dropped = if self.shape.subject == Subject::Stamp { 2 } else { test_run::DROP };
+        let is_right = verdict == passes || self.shape.bound && verdict == dropped;
         ensure!(is_right, "{} says {verdict}", self.shape);
         Ok(())
     }

@@ -17,9 +17,10 @@ pub struct Report {
 /// One program under one load.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
-    /// `filter-crowded`, `terms`, `edited`, `set`, `spread`, `spread-filter`, `spread-set`,
-    /// `spread-trie`, and these four with `-v6`; `set` with `-counters` and `-timeout`, too.
+    /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `empty-tcx`,
+    /// `stamp`, `filter`, `filter-crowded`, `terms`, `edited`, `set`, `spread`, `spread-filter`,
+    /// `spread-set`, `spread-trie`, and these four with `-v6`; `set` with `-counters` and
+    /// `-timeout`, too.
     pub program: &'static str,
     /// `test`: frames end with the program. `live`: they leave by a port.
     pub frames: &'static str,
@@ -41,7 +42,7 @@ pub struct Row {
     /// machine.
     pub best_ns_per_packet: f64,
     /// The time in addition to the empty program on as many CPUs, within each repeat; the median.
-    /// For `spread-…`, in addition to `spread`.
+    /// For `spread-…`, in addition to `spread`; for `stamp`, in addition to `empty-tcx`.
     pub ns_above_empty: f64,
 }
 

@@ -19,6 +19,10 @@ pub enum Subject {
     BucketLocked,
     /// The XDP plane's tree, without filters.
     Tree,
+    /// Does nothing, at tcx.
+    EmptyTcx,
+    /// What gives departure times to what a host sends, at tcx, by a tree without filters.
+    Stamp,
     /// The tree with filters, of which the frame fits one.
     Filter {
         /// Whether each byte that filters ask for fits some filter of each mask.
@@ -81,6 +85,7 @@ impl Subject {
     pub(super) const fn floor(self) -> Self {
         match self {
             Self::Spread { is_six, .. } => Self::Spread { by: LookUp::Nowhere, is_six },
+            Self::EmptyTcx | Self::Stamp => Self::EmptyTcx,
             _ => Self::Empty,
         }
     }
@@ -93,6 +98,8 @@ impl Subject {
             Self::BucketShared => "bucket-shared",
             Self::BucketLocked => "bucket-locked",
             Self::Tree => "tree",
+            Self::EmptyTcx => "empty-tcx",
+            Self::Stamp => "stamp",
             Self::Filter { crowded: false } => "filter",
             Self::Filter { crowded: true } => "filter-crowded",
             Self::Terms => "terms",
@@ -206,6 +213,13 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
                 for bound in [false, true] {
                     shapes.push(Shape { contended, bound, ..shape });
                 }
+            }
+        }
+        shapes.push(Shape::new(Subject::EmptyTcx, 0, cpus));
+        for depth in [1, 4] {
+            let shape = Shape::new(Subject::Stamp, depth, cpus);
+            for bound in [false, true] {
+                shapes.push(Shape { contended: cpus > 1, bound, ..shape });
             }
         }
         for (entries, masks, crowded) in FILTERS {

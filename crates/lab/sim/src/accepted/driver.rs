@@ -9,7 +9,7 @@ use narrows_bpf::stepped::{Answer, Stepped};
 use narrows_bpf::tree::layout::{CLASSES_MAX, Class, LEVELS_MAX};
 use narrows_policy::{Plan, Policy};
 use narrows_units::Nanos;
-use narrows_xdp::{Numbers, compile};
+use narrows_xdp::{Enforcement, Numbers, compile};
 use std::collections::BTreeMap;
 
 /// Bytes on the wire of a packet.
@@ -28,7 +28,7 @@ const LENGTH: Nanos = Nanos::from_secs(2);
 pub(super) fn trial(policy: &Policy, cpus: usize) {
     let port = policy.port(PORT);
     let Ok(plan) = Plan::of(port, 1).and_then(|plan| plan.without_workers(port)) else { return };
-    let Ok(compiled) = compile(&plan, &Numbers::default()) else { return };
+    let Ok(compiled) = compile(&plan, &Numbers::default(), Enforcement::Policing) else { return };
     let classes = &compiled.image.classes;
     assert!(classes.keys().all(|number| (1..CLASSES_MAX).contains(number)));
     for number in classes.keys() {

@@ -74,6 +74,8 @@ const OTHERS: &[(&str, &str)] = scenarios![
     "tree-scaling",
     "flowvalve-xdp-12",
     "flowvalve-xdp-13",
+    "flowvalve-departures-12",
+    "departures-scaling",
 ];
 
 /// All names of scenarios of one shaper.

@@ -17,6 +17,8 @@ use serde::Deserialize;
 const USUAL_TABLES: [&str; 3] = ["tree", "capacity", "run"];
 /// The most connections of an application.
 const FLOWS_MOST: u64 = 1000;
+/// The longest packet: a super-packet of full frames.
+const SIZE_MOST: u64 = 65_226;
 /// The most cores.
 const CORES_MOST: u64 = 128;
 
@@ -285,7 +287,7 @@ fn scheduler(
         name: table.name.clone(),
         policy: built_in.map_or(table.policy.as_str(), |(_, text)| text).to_owned(),
         keeper: keeper.ok_or_else(|| {
-            format!("\"{}\": write fair, flowvalve, lock or xdp", table.coordination)
+            format!("\"{}\": write fair, flowvalve, lock, xdp or departures", table.coordination)
         })?,
         drops: table.drops,
         before: named(&table.before)?,
@@ -301,9 +303,9 @@ fn capacity(table: &CapacityTable, setup: &Setup, scale: Scale) -> Result<Capaci
     let mut loads = Vec::new();
     for &size in &table.sizes {
         for &cores in &table.cores {
-            if !(64..=9_000).contains(&size) || !(1..=CORES_MOST).contains(&cores) {
+            if !(64..=SIZE_MOST).contains(&size) || !(1..=CORES_MOST).contains(&cores) {
                 return Err(format!(
-                    "{size} bytes on {cores} cores: write 64 to 9000 on 1 to {CORES_MOST}"
+                    "{size} bytes on {cores} cores: write 64 to {SIZE_MOST} on 1 to {CORES_MOST}"
                 ));
             }
             let classes = setup.apps.iter().map(|app| app.class).collect();

@@ -8,11 +8,15 @@
 //! takes, which has to be handed over where another core waits for it, and `fair` once for a batch,
 //! for which it prefetches the lines of all classes of the path at once. The XDP plane's program is
 //! asked for each packet, and buys from classes when its CPU has used up its credit: three updates
-//! at the leaf and one at each class above it.
+//! at the leaf and one at each class above it. The program of departure times books each packet, or
+//! super-packet. At the leaf it updates what came and what is assured, the calendar, the time in
+//! which its flow is busy, and what departs early, which are lines of their own; and the calendar
+//! of each class above it.
 //!
 //! *Non-goals.* A network processor, whose memory updates counters in hardware; receiving and
 //! sending, except for the cost of a packet in user space.
 
+use super::departs::Departs;
 use super::driver::Driver;
 use super::gate::{lay_out, meters};
 use super::setup::{Keeper, Scheduler};
@@ -43,6 +47,12 @@ pub struct Load {
     pub length: Nanos,
 }
 
+/// Lines that a class may have.
+const LINES: usize = 4;
+/// Updates of them by the program of departure times: of what came and what is assured; of the
+/// calendar; of the time in which flows are busy; and of what departs early, and when none waits.
+const UPDATES: [f64; LINES] = [2.0, 1.0, 1.0, 2.0];
+
 /// A line that cores update in turn.
 #[derive(Clone, Copy, Default)]
 struct Line {
@@ -55,7 +65,7 @@ struct Line {
 struct Core {
     /// In nanoseconds since the beginning.
     time: f64,
-    /// None if the XDP plane's program is asked.
+    /// None if a program of the kernel is asked.
     meters: Vec<Box<dyn ClassMeter>>,
     /// The next application.
     app: usize,
@@ -63,10 +73,17 @@ struct Core {
     left: u64,
 }
 
+/// A program of the kernel.
+enum Program {
+    Driver(Driver),
+    Departs(Departs),
+}
+
 struct Model<'a> {
     costs: &'a Costs,
     keeper: Keeper,
-    driver: Option<Driver>,
+    /// None if workers' meters are asked.
+    program: Option<Program>,
     /// By application, the lines of its class and of those above.
     paths: Vec<Vec<usize>>,
     lines: Vec<Line>,
@@ -83,17 +100,22 @@ pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, Str
     let mut model = Model {
         costs,
         keeper: scheduler.keeper,
-        driver: match scheduler.keeper {
-            Keeper::Driver => Some(Driver::new(scheduler, &load.classes, load.cores)?),
+        program: match scheduler.keeper {
+            Keeper::Driver => {
+                Some(Program::Driver(Driver::new(scheduler, &load.classes, load.cores)?))
+            }
+            Keeper::Departures => {
+                Some(Program::Departs(Departs::new(scheduler, &load.classes, load.cores)?))
+            }
             Keeper::Workers(_) => None,
         },
         paths,
-        lines: vec![Line { owner: usize::MAX, free_at: 0.0 }; lines],
+        lines: vec![Line { owner: usize::MAX, free_at: 0.0 }; lines * LINES],
     };
     let core = |(number, spec)| {
         let meters = match scheduler.keeper {
             Keeper::Workers(_) => meters(spec, &load.classes)?,
-            Keeper::Driver => Vec::new(),
+            Keeper::Driver | Keeper::Departures => Vec::new(),
         };
         // Not all begin with the same.
         let app = number % load.classes.len().max(1);
@@ -119,7 +141,7 @@ fn paths(plan: &Plan, classes: &[u32]) -> Vec<Vec<usize>> {
     let above = |id: &u32| parents.get(id).copied().flatten();
     let path = |id: &u32| {
         let path = std::iter::successors(Some(*id), above);
-        path.filter_map(|id| place.get(&id).copied()).collect()
+        path.filter_map(|id| Some(LINES * place.get(&id)?)).collect()
     };
     classes.iter().map(path).collect()
 }
@@ -133,8 +155,14 @@ impl Model<'_> {
             core.time += self.costs.packet_ns * BATCH as f64;
         }
         let now = BEGIN + Nanos(core.time as u64);
-        if let Some(driver) = &mut self.driver {
-            let (passes, asked) = driver.passes(core.app, number, frame, now);
+        if let Some(program) = &mut self.program {
+            let (passes, asked) = match program {
+                Program::Driver(driver) => driver.passes(core.app, number, frame, now),
+                // Each core has a flow of each application.
+                Program::Departs(departs) => {
+                    (departs.ask(core.app, number as u32, frame, now).is_some(), true)
+                }
+            };
             core.left -= 1;
             if asked {
                 core.time = self.cost(number, core.app, core.time);
@@ -165,6 +193,11 @@ impl Model<'_> {
             Keeper::Driver => {
                 // What came, the clock and that of the assured rate; and the clocks above.
                 let leaf = self.touch(number, path[0], 3.0, time);
+                path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
+            }
+            Keeper::Departures => {
+                let own = |time, line| self.touch(number, path[0] + line, UPDATES[line], time);
+                let leaf = (0..LINES).fold(time, own);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
             // The lock's own line represents all that it protects.

@@ -6,11 +6,11 @@
 //!
 //! *Non-goals.* Filters, headers, ECN: packets that the AQM signals are dropped.
 
-use super::gate::lay_out;
+use super::leaves::compiled;
 use super::setup::{Keeper, Scheduler};
 use narrows_bpf::stepped::{Answer, Stepped};
 use narrows_units::{Bytes, Nanos};
-use narrows_xdp::{Numbers, compile};
+use narrows_xdp::Enforcement;
 
 /// A tree, and where applications send.
 pub(super) struct Driver {
@@ -22,17 +22,8 @@ pub(super) struct Driver {
 impl Driver {
     /// The driver of the policy of `scheduler`, for applications of `classes` on so many CPUs.
     pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
-        let (installation, _) = lay_out(scheduler, cpus.max(1))?;
-        let plan = installation.plan();
-        let compiled = compile(plan, &Numbers::default()).map_err(|refusal| refusal.to_string())?;
-        let handle = plan.roots.first().and_then(|root| root.handle);
-        let handle = handle.ok_or("the policy has no root")?;
-        let leaf = |class: &u32| {
-            let number = compiled.leaves.get(&(handle, *class)).copied();
-            number.ok_or_else(|| format!("the policy has no leaf class 1:{class:x}"))
-        };
-        let leaves = classes.iter().map(leaf).collect::<Result<_, _>>()?;
-        Ok(Self { tree: Stepped::new(cpus.max(1) as u32, &compiled.image.classes), leaves })
+        let (classes, leaves) = compiled(scheduler, classes, cpus, Enforcement::Policing)?;
+        Ok(Self { tree: Stepped::new(cpus.max(1) as u32, &classes), leaves })
     }
 
     /// Whether a packet of `app` passes that comes on `cpu`, and whether classes were asked for it.

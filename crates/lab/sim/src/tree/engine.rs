@@ -128,6 +128,11 @@ impl<'a> Engine<'a> {
                     self.flows[number as usize].has_left();
                     self.tail_drop(packet, passes);
                 }
+                Gate::Departs(departs) => {
+                    if !departs.push(packet, app, number, frame, now) {
+                        self.dropped.push(packet);
+                    }
+                }
                 Gate::Drops(meters) => {
                     let passes = meters[app].buy(frame, frame, true, now).is_ok();
                     // No more than the tree lets pass ever waits in the host.
@@ -145,7 +150,7 @@ impl<'a> Engine<'a> {
                 self.flows[packet.flow as usize].has_left();
             }
         }
-        if let Gate::Holds { .. } = self.gate {
+        if let Gate::Departs(_) | Gate::Holds { .. } = self.gate {
             self.pull_at = self.pull_at.min(now);
         }
     }

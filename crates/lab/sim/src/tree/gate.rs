@@ -1,5 +1,7 @@
-//! What decides about packets: qdiscs in which they wait, or the tree alone.
+//! What decides about packets: qdiscs in which they wait, the tree alone, or a program of the
+//! kernel.
 
+use super::departs::Departs;
 use super::driver::Driver;
 use super::setup::{Keeper, Scheduler, Setup};
 use narrows_packet::{Batch, PacketId, Packets};
@@ -17,7 +19,7 @@ const PACKETS: u32 = 1 << 14;
 const RING: usize = 64;
 
 /// A packet: of which flow, and which transmission of it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Packet {
     pub(super) flow: u32,
     pub(super) transmission: u32,
@@ -34,10 +36,12 @@ pub(super) struct Queue {
     ring: VecDeque<Packet>,
 }
 
-/// What decides about packets: the driver's program, meters alone, or qdiscs in which they wait.
+/// What decides about packets: a program of the kernel, meters alone, or qdiscs in which they wait.
 pub(super) enum Gate {
     /// The XDP plane's program.
     Driver(Driver),
+    /// The program of departure times.
+    Departs(Departs),
     /// By application: its meter at its class.
     Drops(Vec<Box<dyn ClassMeter>>),
     /// By application: its queue; those that go first; and the one that is next.
@@ -77,9 +81,15 @@ pub(super) fn meters(spec: &Spec, classes: &[u32]) -> Result<Vec<Box<dyn ClassMe
 
 impl Gate {
     pub(super) fn new(setup: &Setup, scheduler: &Scheduler) -> Result<Self, String> {
-        if scheduler.keeper == Keeper::Driver {
-            let classes: Vec<u32> = setup.apps.iter().map(|app| app.class).collect();
-            return Driver::new(scheduler, &classes, classes.len()).map(Self::Driver);
+        let classes: Vec<u32> = setup.apps.iter().map(|app| app.class).collect();
+        match scheduler.keeper {
+            Keeper::Driver => {
+                return Driver::new(scheduler, &classes, classes.len()).map(Self::Driver);
+            }
+            Keeper::Departures => {
+                return Departs::new(scheduler, &classes, classes.len()).map(Self::Departs);
+            }
+            Keeper::Workers(_) => {}
         }
         let (_, specs) = lay_out(scheduler, setup.apps.len())?;
         let mut all = Vec::new();
@@ -100,12 +110,16 @@ impl Gate {
     pub(super) fn fill(&mut self, now: Nanos) -> u64 {
         match self {
             Self::Driver(_) | Self::Drops(_) => 0,
+            Self::Departs(departs) => departs.fill(now),
             Self::Holds { queues, .. } => queues.iter_mut().map(|queue| queue.fill(now)).sum(),
         }
     }
 
     /// The packet that the line takes next.
     pub(super) fn take(&mut self) -> Option<Packet> {
+        if let Self::Departs(departs) = self {
+            return departs.take();
+        }
         let Self::Holds { queues, before, turn } = self else { return None };
         if let Some(packet) = before.pop_front() {
             return Some(packet);
@@ -121,6 +135,9 @@ impl Gate {
 
     /// When the next packet can be released or sent, if the line is busy until then.
     pub(super) fn next(&self, busy_until: Nanos) -> Nanos {
+        if let Self::Departs(departs) = self {
+            return departs.next(busy_until);
+        }
         let Self::Holds { queues, before, .. } = self else { return Nanos::MAX };
         let waits = !before.is_empty() || queues.iter().any(|queue| !queue.ring.is_empty());
         let have_room = queues.iter().filter(|queue| queue.ring.len() < RING);
@@ -132,6 +149,7 @@ impl Gate {
     pub(super) fn backlog(&self) -> u64 {
         match self {
             Self::Driver(_) | Self::Drops(_) => 0,
+            Self::Departs(departs) => departs.backlog(),
             Self::Holds { queues, before, .. } => {
                 let of = |it: &Queue| u64::from(it.qdisc.backlog().packets) + it.ring.len() as u64;
                 queues.iter().map(of).sum::<u64>() + before.len() as u64

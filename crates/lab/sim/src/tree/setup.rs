@@ -55,22 +55,25 @@ pub enum Keeper {
     Workers(TreeStrategy),
     /// The XDP plane's program.
     Driver,
+    /// The program that gives departure times to what a host sends.
+    Departures,
 }
 
 impl Keeper {
-    /// The one called so: a strategy's name, or `xdp`.
+    /// The one called so: a strategy's name, `xdp` or `departures`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "xdp" => Some(Self::Driver),
+            "departures" => Some(Self::Departures),
             name => TreeStrategy::from_name(name).map(Self::Workers),
         }
     }
 
-    /// The word of `htb coordination`. The program follows HTB's rules.
+    /// The word of `htb coordination`. The programs follow HTB's rules.
     pub(super) fn strategy(self) -> TreeStrategy {
         match self {
             Self::Workers(strategy) => strategy,
-            Self::Driver => TreeStrategy::Fair,
+            Self::Driver | Self::Departures => TreeStrategy::Fair,
         }
     }
 }

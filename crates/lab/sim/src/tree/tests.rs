@@ -72,6 +72,22 @@ fn the_driver_s_program_keeps_the_tree_and_is_kind_to_tcp() {
 }
 
 #[test]
+fn departure_times_keep_the_tree_and_no_connection_loses_much() {
+    let setup = setup();
+    let departs = Scheduler { keeper: Keeper::Departures, ..scheduler(TreeStrategy::Fair, false) };
+    let outcome = run(&setup, &departs, &mut |_| {}).unwrap();
+    let rates = [(0, 0), (0, 1), (1, 0)].map(|(phase, app)| outcome.rate(&setup, phase, app));
+    // What a connection has booked departs, though another class has woken since: windows here are
+    // bounded by drops alone.
+    let near = |rate: f64, mbit: f64| (rate * 1e3 / mbit - 1.0).abs() < 0.1;
+    assert!(near(rates[0], 30.0) && near(rates[1], 70.0) && near(rates[2], 100.0), "{rates:?}");
+    // A fifth of a second may have some of what was booked before it: a few milliseconds.
+    assert!((rates[0] + rates[1] - 0.1).abs() < 0.002, "{rates:?}");
+    let drops = Scheduler { drops: true, ..departs };
+    assert!(check(&drops, 2).unwrap_err().contains("wait"));
+}
+
+#[test]
 fn traffic_ahead_of_the_tree_has_the_line() {
     let mut setup = setup();
     setup.line = Rate::from_bits_per_sec(100_000_000);

@@ -13,14 +13,17 @@ pub enum Planted {
     Doubled,
     /// Two frames of one flow have changed places.
     Reordered,
-    /// A tenth of a second's frames arrive at once.
+    /// Frames of 0.3 s arrive at once.
     Burst,
     /// One frame went to another next hop.
     Misled,
 }
 
-/// The share of arrivals in a burst, from the first arrival on.
-const BURST: Nanos = Nanos::from_millis(100);
+/// When the error is, from the first arrival on: in the middle of normal operation, whenever the
+/// machine stands still for a while.
+const PLACE: Nanos = Nanos::from_millis(250);
+/// How long a burst has gathered: so long that one has gathered even if the machine stood still.
+const BURST: Nanos = Nanos::from_millis(300);
 
 impl Planted {
     /// Of which way the receiver's report is wrong.
@@ -32,8 +35,8 @@ impl Planted {
     }
 
     pub(super) fn spoil(self, arrivals: &mut Vec<Arrival>) {
-        // In the first part of an epoch, which is normal operation.
-        let place = arrivals.len() / 10;
+        let Some(first) = arrivals.first().map(|first| first.at) else { return };
+        let place = arrivals.partition_point(|arrival| arrival.at < first + PLACE);
         let Some(one) = arrivals.get(place).copied() else { return };
         match self {
             Self::Lost => drop(arrivals.remove(place)),

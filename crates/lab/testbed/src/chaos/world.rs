@@ -12,14 +12,12 @@ use super::routes::{Hop, PORT_C, Routes};
 use super::sender::{Log, Running, Stream};
 use super::traffic::Received;
 use crate::accounting::Devices;
-use crate::bed::{End, PORT_A, PORT_B, Testbed};
+use crate::bed::{End, PORT_A, PORT_B, Testbed, ip};
 use crate::counters::Counts;
 use crate::narrows::Instance;
-use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use narrows_snapshot::Snapshot;
 use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,7 +61,8 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     /// Starts `program` between the ports of `bed` with the first policy.
     pub(super) fn begin(bed: &'a Testbed, options: &Options) -> Result<Self> {
-        let file = format!("nrw-chaos-{}.tc", std::process::id());
+        // Other runs of this process have files, too.
+        let file = format!("{}.tc", bed.shaper().name());
         let mut world = Self {
             bed,
             plane: options.plane,
@@ -218,8 +217,7 @@ impl<'a> World<'a> {
 
     /// Runs `ip` with `words` in the shaper's namespace.
     pub(super) fn ip(&self, words: &str) -> Result<String> {
-        let name = self.bed.shaper().name();
-        process::run(Command::new("ip").args(["-n", name]).args(words.split_whitespace()))
+        ip(self.bed.shaper(), words)
     }
 
     /// Starts a stream. Its sequence numbers continue those of the last one with its number.

@@ -135,6 +135,23 @@ impl Testbed {
         )
     }
 
+    /// Makes the shaper's box the client, as far as the server can tell: [`PORT_B`] gets the
+    /// client's addresses. Its stack sends super-packets, which are cut into frames behind its
+    /// queues: so the server's device counts what a wire would carry.
+    pub fn send_from_the_port(&self) -> Result<End<'_>> {
+        let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(written);
+        batch(
+            &["-n", self.shaper.name()],
+            &format!(
+                "link set {PORT_B} address {client_mac}\n\
+                 addr add {CLIENT_IP}/24 dev {PORT_B}\n\
+                 neigh replace {SERVER_IP} lladdr {server_mac} dev {PORT_B} nud permanent\n"
+            ),
+        )?;
+        self.shaper.run("ethtool", &["-K", PORT_B, "tx", "on", "sg", "on", "gso", "on"])?;
+        Ok(End { namespace: &self.shaper, device: PORT_B, ip: CLIENT_IP })
+    }
+
     /// The source of traffic.
     pub fn client(&self) -> &Namespace {
         &self.client
@@ -250,6 +267,12 @@ pub(crate) fn batch(arguments: &[&str], lines: &str) -> Result<()> {
     process::run_with(Command::new("ip").args(arguments).args(["-batch", "-"]), lines)
         .with_context(|| format!("ip refused a line of\n{lines}"))
         .map(drop)
+}
+
+/// Runs a command of `ip` in a namespace, given in words.
+pub(crate) fn ip(namespace: &Namespace, words: &str) -> Result<String> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    process::run(Command::new("ip").args(["-n", namespace.name()]).args(words))
 }
 
 /// Runs a kernel command in a namespace with `tc`, given in words.

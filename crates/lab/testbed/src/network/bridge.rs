@@ -1,6 +1,6 @@
 //! The kernel's forwarder in place of the shaper: a bridge between the two ports.
 
-use crate::bed::{PORT_A, PORT_B, Testbed, tc};
+use crate::bed::{PORT_A, PORT_B, Testbed, ip, tc};
 use crate::process;
 use anyhow::Result;
 use narrows_units::Bytes;
@@ -29,11 +29,11 @@ impl<'a> Bridge<'a> {
             let _ = bed.shaper().set(&format!("bridge.bridge-nf-call-{protocol}"), "0");
         }
         let quiet = "stp_state 0 mcast_snooping 0";
-        ip(bed, &format!("link add name {BRIDGE} type bridge {quiet} {settings}"))?;
+        ip(bed.shaper(), &format!("link add name {BRIDGE} type bridge {quiet} {settings}"))?;
         let bridge = Self { bed };
-        ip(bed, &format!("link set {BRIDGE} up"))?;
+        ip(bed.shaper(), &format!("link set {BRIDGE} up"))?;
         for port in [PORT_A, PORT_B] {
-            ip(bed, &format!("link set {port} master {BRIDGE}"))?;
+            ip(bed.shaper(), &format!("link set {port} master {BRIDGE}"))?;
         }
         Ok(bridge)
     }
@@ -84,11 +84,6 @@ impl Drop for Bridge<'_> {
         for port in [PORT_A, PORT_B] {
             let _ = tc(self.bed.shaper(), &format!("qdisc del dev {port} root"));
         }
-        let _ = ip(self.bed, &format!("link del {BRIDGE}"));
+        let _ = ip(self.bed.shaper(), &format!("link del {BRIDGE}"));
     }
-}
-
-fn ip(bed: &Testbed, words: &str) -> Result<()> {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    process::run(Command::new("ip").args(["-n", bed.shaper().name()]).args(words)).map(drop)
 }

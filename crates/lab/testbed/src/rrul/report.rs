@@ -1,9 +1,10 @@
 //! The results, as a table and as JSON, and whether the targets were reached.
 
-use super::cell::{self, MARKS, Outcome, Trips};
+use super::cell::{self, MARKS, Outcome};
 use super::system::System;
 use crate::machine::Machine;
 use crate::table;
+use crate::trips::Trips;
 use narrows_coordination::jain;
 use narrows_units::Rate;
 use serde::Serialize;

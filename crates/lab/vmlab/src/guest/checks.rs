@@ -4,14 +4,18 @@
 //! own.
 
 mod balance;
+mod departures;
 mod dispatcher;
 mod exchange;
 mod flows;
 mod front;
+mod host_patterns;
+mod host_plane;
 mod host_port;
 mod policing;
 mod routed_vlans;
 mod router;
+mod small_box;
 mod stick;
 mod switch;
 
@@ -19,6 +23,7 @@ use super::Verdict::{self, Passed, Skipped};
 use super::bed::{Bed, End, PORTS, Ring, ip};
 use super::shaper::{self, Shaper, bounded, narrows};
 use super::traffic::{HEADERS, ping, transfer, wait_for_ping};
+use crate::architecture::Architecture;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
@@ -123,11 +128,19 @@ const SWITCH_KILLED: (&str, CheckFunction) = ("switch kill -9", switch::kill);
 const SWITCH_XDP: (&str, CheckFunction) = ("switch xdp plane", switch::xdp_plane);
 const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::xdp_kill);
 const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
-/// A host's port, and its balancer: the same drivers.
-const OF_HOST: &[(&str, CheckFunction)] = &[HOST_PORT, BALANCE];
+/// A host's port, its balancer, and what shapes its own packets: the same drivers.
+const OF_HOST: &[(&str, CheckFunction)] =
+    &[HOST_PORT, BALANCE, FQ, HOST_PLANE, HOST_IFB, HOST_PATTERNS];
 const HOST_PORT: (&str, CheckFunction) = ("host port", host_port::filters);
 const BALANCE: (&str, CheckFunction) = ("balance", balance::tunnels);
 const DRIVERS_OF_HOST: [&str; 3] = DRIVERS_OF_STICK;
+const FQ: (&str, CheckFunction) = ("fq", departures::fq);
+const HOST_PLANE: (&str, CheckFunction) = ("host plane", host_plane::shapes);
+const HOST_IFB: (&str, CheckFunction) = ("host ifb", host_plane::shapes_what_arrives);
+const HOST_PATTERNS: (&str, CheckFunction) = ("host patterns", host_patterns::keeps);
+/// What a small box needs, with the packaged program: asked for by name, but on ARM.
+const OF_SMALL_BOX: &[(&str, CheckFunction)] = &[MEMORY];
+const MEMORY: (&str, CheckFunction) = ("memory", small_box::memory);
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
 const BESIDE: &[(&str, CheckFunction)] = &[JOINED, FIRST, IN_DRIVER, KILLED];
@@ -140,7 +153,8 @@ const DRIVERS_BESIDE: [&str; 2] = ["igb", "veth"];
 /// kernel, which can upgrade, and a kill to the one without hardware, where a start takes less.
 /// Each of the next two is for the kernel that does not skip it. A stick loses tags only where a
 /// card takes them out of frames, and the XDP plane routes in drivers only where there is a card.
-const LEFT_TO_OTHERS: [(&str, &str); 12] = [
+/// What is at egress is the same with any card.
+const LEFT_TO_OTHERS: [(&str, &str); 11] = [
     ("igb", KILLED.0),
     ("igb", FIRST.0),
     ("veth", JOINED.0),
@@ -149,14 +163,31 @@ const LEFT_TO_OTHERS: [(&str, &str); 12] = [
     ("igb", STICK_XDP_KILLED.0),
     ("e1000e", STICK.0),
     ("veth", STICK.0),
-    ("veth", STICK_UNBIND.0),
     ("veth", STICK_XDP.0),
     ("veth", ROUTER_XDP.0),
-    ("veth", FLOWS.0),
+    ("igb", HOST_PLANE.0),
+];
+/// What a machine with another processor than the others runs: packets through all planes.
+const OF_ARM64: [&str; 12] = [
+    "doctor",
+    "start",
+    "ping",
+    "full size",
+    "cake",
+    "books",
+    "stop",
+    "xdp plane",
+    "xdp kill -9",
+    FQ.0,
+    HOST_PLANE.0,
+    MEMORY.0,
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 20] = [
+    MEMORY.0,
+    FQ.0,
     BALANCE.0,
+    STICK_UNBIND.0,
     ROUTER.0,
     ROUTER_UNBIND.0,
     ROUTER_KILLED.0,
@@ -168,8 +199,11 @@ const LEFT_OUT: [&str; 14] = [
     SWITCH_KILLED.0,
     SWITCH_XDP.0,
     SWITCH_XDP_KILLED.0,
+    FLOWS.0,
     FLOWS_XDP.0,
     HOST_PORT.0,
+    HOST_IFB.0,
+    HOST_PATTERNS.0,
 ];
 
 /// The checks of a driver; `short` without those that another machine runs.
@@ -184,13 +218,28 @@ pub fn of(
     let beside = if DRIVERS_BESIDE.contains(&driver) { BESIDE } else { &[] };
     let is_left =
         move |name| short && (LEFT_OUT.contains(&name) || LEFT_TO_OTHERS.contains(&(driver, name)));
-    let all = ALL.iter().chain(stick).chain(router).chain(switch).chain(host).chain(beside);
+    let all = ALL
+        .iter()
+        .chain(stick)
+        .chain(router)
+        .chain(switch)
+        .chain(host)
+        .chain(beside)
+        .chain(OF_SMALL_BOX);
     all.filter(move |(name, _)| !is_left(*name))
+}
+
+/// Whether a machine of this architecture runs a check without being asked for it.
+pub fn belongs_to(architecture: Architecture, name: &str) -> bool {
+    match architecture {
+        Architecture::Amd64 => OF_SMALL_BOX.iter().all(|(check, _)| *check != name),
+        Architecture::Arm64 => OF_ARM64.contains(&name),
+    }
 }
 
 /// The names of all checks.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    [ALL, OF_STICK, OF_ROUTER, OF_SWITCH, OF_HOST, BESIDE]
+    [ALL, OF_STICK, OF_ROUTER, OF_SWITCH, OF_HOST, BESIDE, OF_SMALL_BOX]
         .into_iter()
         .flatten()
         .map(|(name, _)| *name)
@@ -585,6 +634,12 @@ mod tests {
     use super::*;
     use crate::matrix::{SHORT, Task, select};
     use std::collections::BTreeSet;
+
+    #[test]
+    fn what_an_arm_machine_runs_is_among_the_checks_of_its_driver() {
+        let all: Vec<&str> = of("virtio_net", false).map(|(name, _)| *name).collect();
+        assert!(OF_ARM64.iter().all(|name| all.contains(name)), "{all:?}");
+    }
 
     #[test]
     fn the_machines_of_the_short_form_run_every_check_among_them_that_is_not_left_out() {

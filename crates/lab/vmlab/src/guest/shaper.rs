@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -89,6 +90,12 @@ impl Shaper {
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
+    }
+
+    /// `/proc/PID/status` of its process.
+    pub fn status(&self) -> Result<String> {
+        let path = format!("/proc/{}/status", self.process.id());
+        fs::read_to_string(&path).with_context(|| path.clone())
     }
 
     /// Its output.

@@ -3,7 +3,7 @@
 use super::bed::End;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,21 @@ pub fn transfer_back(to: &End, from: &End) -> Result<f64> {
     let listener = from.namespace.enter(|| Ok(TcpListener::bind((from.ip, 0))?))?;
     let address = listener.local_addr()?;
     both(|| send(accept(&listener)?), || to.namespace.enter(|| receive(connect(address)?)))
+}
+
+/// The same from this machine's own stack.
+pub fn transfer_from_here(to: &End) -> Result<f64> {
+    let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
+    let address = listener.local_addr()?;
+    both(|| send(connect(address)?), || receive(accept(&listener)?))
+}
+
+/// The same to this machine's own stack, at its address `to`.
+pub fn transfer_to_here(from: &End, to: Ipv4Addr) -> Result<f64> {
+    let listener = TcpListener::bind((to, 0))?;
+    let address = listener.local_addr()?;
+    let sending = || from.namespace.enter(|| send(connect(address)?));
+    both(sending, || receive(accept(&listener)?))
 }
 
 /// Sends and receives at the same time; what the receiver says.

@@ -4,6 +4,7 @@
 //! a port, at the same moment or later, exactly one gets it. Files whose lock is free are leftovers
 //! and may be removed ([`Lock`]).
 
+use crate::supervisor;
 use narrows_control::place::{RUN_DIR, SOCKET, file, folder};
 use narrows_forwarding::Forwarding;
 use narrows_tc::Lock;
@@ -168,6 +169,7 @@ pub(super) fn clear_folder(folder: &Path) {
     if sockets.iter().any(|socket| UnixStream::connect(socket).is_ok()) {
         return;
     }
+    supervisor::folder::clear(folder);
     for left in sockets.into_iter().chain(paths(OFFLOADS)).chain(paths(ADDRESSES)) {
         let _ = std::fs::remove_file(left);
     }

@@ -9,6 +9,7 @@
 //! *Non-goals.* Filters in front start over, with counters and accounts of their own, as on the
 //! other plane. All that they drop is counted on.
 
+use super::egress::{AtEgress, InheritedEgress};
 use super::{InDriver, Installed, failed, tree_port};
 use crate::counters::Counts;
 use crate::device::DeviceFacts;
@@ -45,7 +46,11 @@ impl InDriver {
         if let Some(slow_paths) = slow_paths {
             descriptors.extend(slow_paths.links()?);
         }
-        let charges_slow_path = slow_paths.is_some_and(SlowPaths::are_attached);
+        for egress in &self.egress {
+            descriptors.push(egress.hold()?.try_clone_to_owned().ok()?);
+        }
+        let charges_slow_path =
+            slow_paths.is_some_and(SlowPaths::are_attached) || !self.egress.is_empty();
         let choosers = self.chosen.iter().flat_map(|chosen| &chosen.programs);
         let counters = choosers.map(Chooser::counters);
         for map in counters.chain(self.vlans.iter().flatten().map(Vlans::counters)) {
@@ -56,6 +61,10 @@ impl InDriver {
                 descriptors.push(map.try_clone_to_owned().ok()?);
             }
         }
+        for map in self.egress.iter().flat_map(AtEgress::maps) {
+            descriptors.push(map.try_clone_to_owned().ok()?);
+        }
+        let egress = self.egress.iter().map(AtEgress::manifest).collect();
         let has_front = self.fronts.iter().map(|front| front.counts_dropped().is_some()).collect();
         let device = |(device, facts): (DeviceId, &DeviceFacts)| {
             let first = self.forwarding.ports_on(device).next()?;
@@ -66,7 +75,7 @@ impl InDriver {
             Some(DeviceManifest::new(facts, self.hooks[device], entry))
         };
         let devices = self.devices.iter_enumerated().map(device).collect::<Option<_>>()?;
-        Some((DriverManifest { devices, charges_slow_path, has_front }, descriptors))
+        Some((DriverManifest { devices, charges_slow_path, has_front, egress }, descriptors))
     }
 
     /// What maps do not say.
@@ -110,7 +119,7 @@ pub(crate) struct InheritedPrograms {
     plans: PerPort<Plan>,
     /// The link of each device's program, or the array of its gate.
     holds: PerDevice<OwnedFd>,
-    /// The links of what charges the slow path, if something does.
+    /// The links of what is at the ports' egress, if something is.
     slow_paths: PerDevice<OwnedFd>,
 }
 
@@ -138,7 +147,8 @@ impl InheritedPrograms {
         let of_each_device = 1 + usize::from(charges) + usize::from(is_in_front);
         let of_devices = of_each_device * devices.len();
         let fronts_before = manifest.has_front.iter().filter(|has_front| **has_front).count();
-        let of_trees = descriptors.len().saturating_sub(of_devices + fronts_before);
+        let at_egress: usize = manifest.egress.iter().map(|of| of.maps + of.kept).sum();
+        let of_trees = descriptors.len().saturating_sub(of_devices + fronts_before + at_egress);
         let of_tree = of_trees / forwarding.ports().len();
         let mut descriptors = descriptors.into_iter();
         let mut of_each = |is_there: bool| -> Result<PerDevice<OwnedFd>, InstanceError> {
@@ -160,6 +170,8 @@ impl InheritedPrograms {
             let has_front = manifest.has_front.get(port).is_some_and(|has_front| *has_front);
             dropped.push(descriptors.by_ref().take(usize::from(has_front)).next());
         }
+        let at_egress = manifest.egress.iter().map(|of| InheritedEgress::of(of, &mut descriptors));
+        let at_egress: PerPort<InheritedEgress> = at_egress.collect();
         let maps = InheritedMaps { trees, counters };
         let mut plane = if forwarding.is_chosen() {
             let (hook, entry) = alike(&hooks, &manifest.devices)?;
@@ -175,6 +187,7 @@ impl InheritedPrograms {
             }
             InDriver::of(trees, forwarding, devices, hooks)
         };
+        plane.load_egress(&at_egress)?;
         plane.run_first(fronts)?;
         for (port, dropped) in dropped.into_iter_enumerated() {
             plane.fronts[port] = PortFront::counting_on(dropped);
@@ -265,6 +278,8 @@ impl InheritedPlane for InheritedPrograms {
         if let Some(chosen) = &mut plane.chosen {
             let links = slow_paths.into_iter().collect();
             chosen.slow_paths.take_over(links, &plane.forwarding, &plane.devices);
+        } else {
+            plane.take_over_egress(slow_paths)?;
         }
         for (port, plan) in plane.forwarding.ids().zip(plans) {
             plane.install(port, plan)?;

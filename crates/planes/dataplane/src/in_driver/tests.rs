@@ -12,7 +12,7 @@ use narrows_packet::RouteTaken;
 use narrows_policy::{ActionFlags, BoundAction, Handle, Plan};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
-use narrows_xdp::{Compiled, Numbers, Refusal, compile};
+use narrows_xdp::{Compiled, Enforcement, Numbers, Refusal, compile};
 use proptest::collection::vec;
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, TestCaseError, any, prop_assert_eq, prop_oneof, proptest,
@@ -83,7 +83,7 @@ fn planned(
             (id.key(), BoundAction { id, action, cookie, flags, filters: 1, stays: true })
         })
         .collect();
-    let mut compiled = compile(&plan, &Numbers::default()).unwrap();
+    let mut compiled = compile(&plan, &Numbers::default(), Enforcement::Policing).unwrap();
     for (handle, (filter, class, actions)) in (1..).zip(filters) {
         let class = match classes.get(class) {
             Some(class) => *class,
@@ -98,7 +98,7 @@ fn planned(
         assert_eq!(rules.major, major);
         let all: &mut Filters = rules.filters.entry(0).or_default();
         all.insert(filter.order(), filter);
-        match compile(&next, &Numbers::default()) {
+        match compile(&next, &Numbers::default(), Enforcement::Policing) {
             Ok(with) if !has_terms && !with.image.terms.is_empty() => {}
             Ok(with) => (plan, compiled) = (next, with),
             Err(Refusal::Room { .. }) => {}

@@ -8,7 +8,6 @@ use super::Instance;
 use crate::clock;
 use crate::counters::{Counts, QueueCounters};
 use crate::error::InstanceError;
-use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
 use narrows_balance::{Health, ListedService, Reply, Seen, ServerId, ServiceId, Services};
 use narrows_bpf::{BalanceTables, Fate, FateCounters, Fated, NextHop, Way};
@@ -217,7 +216,7 @@ impl Instance {
     }
 
     fn may_balance(&self) -> Result<(), String> {
-        if !self.options.forwarding.is_host() || self.options.plane != PlaneKind::Xdp {
+        if !self.options.forwarding.is_host() || self.options.plane.has_workers() {
             return Err(
                 "services are of a host's ports: narrows run --port PORT --plane xdp".into()
             );

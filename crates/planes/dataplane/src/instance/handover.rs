@@ -215,7 +215,7 @@ impl Inherited {
             instance.user_front = Some(users.map_err(|error| unfit(error.to_string()))?);
         }
         instance.began = Nanos(manifest.began);
-        planning::check_ports(&policy, &instance.options.forwarding)?;
+        planning::check_ports(&policy, &instance.options.forwarding, instance.options.plane)?;
         instance.policy = policy;
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.plane {
@@ -349,7 +349,9 @@ impl Instance {
                     self.routed_by,
                 )?))
             }
-            (PlaneManifest::Xdp(driver), PlaneKind::Xdp) => {
+            (PlaneManifest::Xdp(driver), kind)
+                if !kind.has_workers() && driver.is_host() == (kind == PlaneKind::Host) =>
+            {
                 let plans = self.compile(self.queues_of(&devices)?)?;
                 let fronts = self.fronts(&plans)?;
                 let prepared = InheritedPrograms::prepare(

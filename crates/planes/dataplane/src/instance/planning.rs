@@ -54,6 +54,13 @@ pub(crate) struct Replaced {
 }
 
 impl Planner {
+    /// For ports that are not joined, and have no policy yet.
+    pub(crate) fn apart(forwarding: Forwarding, kind: PlaneKind) -> Self {
+        let installed = forwarding.ids().map(|_| None).collect();
+        let queues = laid_over(kind, 1);
+        Self { forwarding, kind, policy: Policy::default(), running: None, installed, queues }
+    }
+
     /// The policy in force.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
@@ -64,7 +71,7 @@ impl Planner {
     /// # Errors
     /// If it does not fit the ports or their plane.
     pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
-        check_ports(&policy, &self.forwarding)?;
+        check_ports(&policy, &self.forwarding, self.kind)?;
         let mut plans: PerPort<Option<Ready>> = self.forwarding.ids().map(|_| None).collect();
         for id in self.forwarding.ids() {
             let name = self.forwarding.name(id);
@@ -77,8 +84,8 @@ impl Planner {
             let next = match &self.running {
                 Some(plans) if plans[id].queues() == self.queues => plans[id].next(before, port),
                 Some(_) => Plan::of(port, self.queues),
-                None if self.kind == PlaneKind::Xdp => Plan::of(port, self.queues),
-                None => continue,
+                None if self.kind.has_workers() => continue,
+                None => Plan::of(port, self.queues),
             };
             let plan = next.and_then(|plan| filtered(plan, self.kind, port));
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
@@ -106,8 +113,18 @@ impl Planner {
     }
 }
 
+/// Over how many queues the plan of a port with `queues` queues is laid out. A plane without queues
+/// gets a plan as if for several: then bands below a rate are classes of one tree.
+pub(super) fn laid_over(kind: PlaneKind, queues: usize) -> usize {
+    if kind.has_workers() { queues } else { queues.max(2) }
+}
+
 /// Checks that each device of `policy` is one of `ports`, or one through which they redirect.
-pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), InstanceError> {
+pub(super) fn check_ports(
+    policy: &Policy,
+    ports: &Forwarding,
+    kind: PlaneKind,
+) -> Result<(), InstanceError> {
     let is_known = |dev: &str| ports.port(dev).is_some() || is_intermediate(dev);
     if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(dev)) {
         return Err(InstanceError::ForeignPort(dev.to_owned()));
@@ -116,12 +133,17 @@ pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), Ins
         return Err(InstanceError::NoRoutes);
     }
     if ports.is_host()
+        && kind != PlaneKind::Host
         && let Some(port) = ports.names().iter().find(|port| leaves(policy.port(port)))
     {
         return Err(InstanceError::OwnTraffic(port.clone()));
     }
-    let redirects = |port: &&String| !ports.is_paired() && policy.redirected(port).is_some();
-    match ports.names().iter().find(redirects) {
+    let elsewhere = |port: &&String| {
+        let to = policy.redirected(port);
+        to.is_some_and(|to| ports.arriving_through(to.as_str()) != Some(port.as_str()))
+    };
+    match ports.names().iter().filter(|_| !ports.is_paired()).find(elsewhere) {
+        Some(port) if kind == PlaneKind::Host => Err(InstanceError::WithoutIfb(port.clone())),
         Some(port) => Err(InstanceError::Redirected(port.clone())),
         None => Ok(()),
     }
@@ -153,15 +175,15 @@ pub(super) fn filtered(
 ) -> Result<Plan, PolicyError> {
     match kind {
         PlaneKind::Xsk => Ok(plan.with_driver(port)),
-        PlaneKind::Xdp => plan.without_workers(port),
+        PlaneKind::Xdp | PlaneKind::Host => plan.without_workers(port),
     }
 }
 
 /// `plan` of the port `name`, if its plane can run it.
 pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, InstanceError> {
-    if kind == PlaneKind::Xdp {
+    if let Some(enforcement) = kind.enforcement() {
         let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
-        narrows_xdp::compile(&plan, &Numbers::default()).map_err(refused)?;
+        narrows_xdp::compile(&plan, &Numbers::default(), enforcement).map_err(refused)?;
     }
     Ok(plan)
 }

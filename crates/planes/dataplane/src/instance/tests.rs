@@ -137,7 +137,7 @@ impl Plane for FakePlane {
         self.calls.borrow_mut().closed.push(drain);
         let mut counts = self.counts;
         counts.clear_backlogs();
-        Closed { counts, left_behind: Vec::new() }
+        Closed { counts, left_behind: Vec::new(), not_restored: Vec::new() }
     }
 }
 
@@ -155,6 +155,7 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Calls>>) {
         rx_ring: 0,
         counts: QueueCounts { now, most: now, combined: false },
         driver: "none".into(),
+        headerless: false,
     });
     let (plans, silent) = (vec![Plan::default(); 2].into(), Vec::new());
     let devices = Vec::from(devices).into();
@@ -293,7 +294,9 @@ fn a_host_has_filters_where_packets_arrive_and_nothing_where_its_own_leave() {
     let host = Forwarding::host(&["a".to_owned()]).unwrap();
     let refused = |lines: &str| {
         let lines = lines.replace(';', "\n");
-        planning::check_ports(&policy(&lines), &host).err().map(|error| error.to_string())
+        planning::check_ports(&policy(&lines), &host, PlaneKind::Xdp)
+            .err()
+            .map(|error| error.to_string())
     };
     let filter = "action drop;";
     assert_eq!(

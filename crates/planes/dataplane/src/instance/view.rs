@@ -40,6 +40,7 @@ impl Instance {
             waiting_for: self.waiting_for.clone(),
             uptime_s: (clock::now() - self.began).as_secs_f64(),
             fail: self.standby.describe(),
+            kept_by: self.kept_by,
             warnings: self.warnings(),
             findings: self.findings.clone(),
             ports: self
@@ -100,11 +101,12 @@ impl Instance {
             mtu: facts.map_or(0, |facts| facts.mtu),
             counted_by: match self.options.plane {
                 PlaneKind::Xsk => CountedBy::Queue,
-                PlaneKind::Xdp => CountedBy::Cpu,
+                PlaneKind::Xdp | PlaneKind::Host => CountedBy::Cpu,
             },
+            own_traffic: plane.and_then(|plane| plane.own_traffic(id)),
             queues: plane.map_or(0, |plane| match self.options.plane {
                 PlaneKind::Xsk => plane.queues() as u32,
-                PlaneKind::Xdp => plane.devices()[device].counts.now.rx,
+                PlaneKind::Xdp | PlaneKind::Host => plane.devices()[device].counts.now.rx,
             }),
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
             rate_set_bps,

@@ -179,7 +179,7 @@ impl Plane for Session {
         let Ended { reports, left_behind } = self.workers.stop();
         let mut counts = self.counts(&reports);
         counts.clear_backlogs();
-        Closed { counts, left_behind }
+        Closed { counts, left_behind, not_restored: Vec::new() }
     }
 }
 

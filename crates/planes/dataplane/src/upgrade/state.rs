@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ impl PlaneManifest {
 /// gate, the link of what charges the slow path, if it is charged, and the counters of what is in
 /// front of all ports, if something is; and for each port its program's maps
 /// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)), and where filters in front count drops, if
-/// there are any.
+/// there are any. The host plane's come last: for each port the maps at its egress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverManifest {
     /// Its devices.
@@ -110,6 +110,24 @@ pub struct DriverManifest {
     pub charges_slow_path: bool,
     /// By port, whether there are filters in front, which have a counter behind its tree's maps.
     pub has_front: PerPort<bool>,
+    /// In the host plane: the maps at the egress of each port.
+    pub egress: PerPort<EgressManifest>,
+}
+
+impl DriverManifest {
+    /// Whether it is the host plane.
+    pub fn is_host(&self) -> bool {
+        !self.egress.is_empty()
+    }
+}
+
+/// How many maps there are at the egress of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EgressManifest {
+    /// Those of its tree.
+    pub maps: usize,
+    /// Those in which departure times are kept, behind them.
+    pub kept: usize,
 }
 
 /// A device of joined ports.
@@ -400,6 +418,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 11));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 12));
     }
 }

@@ -17,12 +17,13 @@ fn plan(lines: &str) -> Plan {
 }
 
 fn compiled(lines: &str) -> Compiled {
-    compile(&plan(lines), &Numbers::default()).unwrap()
+    compile(&plan(lines), &Numbers::default(), Enforcement::Policing).unwrap()
 }
 
 #[track_caller]
 fn assert_refused(lines: &str, words: &str) {
-    let refusal = compile(&plan(lines), &Numbers::default()).unwrap_err().to_string();
+    let refusal =
+        compile(&plan(lines), &Numbers::default(), Enforcement::Policing).unwrap_err().to_string();
     assert!(refusal.contains(words) && refusal.contains("--plane xsk"), "{refusal}");
 }
 
@@ -90,7 +91,7 @@ fn classes_are_linked_and_have_what_they_need() {
 fn a_class_keeps_its_number_while_others_come_and_go() {
     let first = compiled(HTB);
     let lines = HTB.replace("1:10", "1:20");
-    let second = compile(&plan(&lines), &first.numbers).unwrap();
+    let second = compile(&plan(&lines), &first.numbers, Enforcement::Policing).unwrap();
     assert_eq!(second.image.outermost.otherwise, [3; 16]);
     assert_eq!(second.numbers.new_since(&first.numbers), [4]);
     assert_eq!(second.image.classes[&1].child, 4);
@@ -135,7 +136,7 @@ fn all_filters_at_ingress_run_in_front_or_are_refused() {
         let policy = narrows_tc::load(&lines, "policy", &OfflineHost::default()).unwrap();
         let port = policy.port("nrw-a");
         Plan::of(port, 2).unwrap().without_workers(port).map(|plan| {
-            compile(&plan, &Numbers::default()).unwrap();
+            compile(&plan, &Numbers::default(), Enforcement::Policing).unwrap();
             plan.front.iter().map(|term| term.is_repeated).collect::<Vec<_>>()
         })
     };
@@ -471,4 +472,72 @@ fn a_stab_is_the_overhead_of_all_below_it() {
         "qdisc add dev a root handle 1: netem delay 1ms\nqdisc add dev a parent 1:1 pfifo\n",
         "netem",
     );
+}
+
+/// The classes of a tree whose packets wait.
+fn shaped(lines: &str) -> BTreeMap<u32, layout::Class> {
+    compile(&plan(lines), &Numbers::default(), Enforcement::Shaping).unwrap().image.classes
+}
+
+#[test]
+fn what_waits_has_room_for_super_packets_and_a_codel_of_its_own() {
+    let tbf =
+        |words: &str| shaped(&format!("qdisc add dev a root handle 1: tbf {words} limit 1g\n"))[&1];
+    // Four packets of 64 KiB, and no less than 100 ms; a second at most.
+    let limit = |words: &str, stated: &str| {
+        let lines = format!(
+            "qdisc add dev a root handle 1: htb default 1\n\
+            class add dev a parent 1: classid 1:1 htb rate {words}\n{stated}"
+        );
+        shaped(&lines)[&1].limit
+    };
+    assert_eq!(limit("1gbit", ""), 100_000_000);
+    assert_eq!(limit("10mbit", ""), 209_715_200);
+    assert_eq!(limit("1mbit", ""), 1_000_000_000);
+    // A `tbf` says how long.
+    assert_eq!(tbf("rate 8mbit burst 10k").limit, 1_000_000_000);
+    let stated =
+        shaped("qdisc add dev a root handle 1: tbf rate 80mbit burst 10k latency 50ms\n")[&1];
+    assert!((50_000_000..52_000_000).contains(&stated.limit), "{}", stated.limit);
+    // RFC 8289, but two frames are no queue; and timers are no more exact than a burst of 1 ms.
+    assert_eq!((stated.target, stated.interval, stated.burst), (5_000_000, 100_000_000, 1_024_000));
+    assert_eq!(tbf("rate 1mbit burst 10k").target, 24_224_000);
+    assert_eq!(tbf("rate 1gbit burst 10k").burst, 1_000_000);
+}
+
+#[test]
+fn an_inner_class_whose_leaves_wait_has_room_for_all_that_they_may_book() {
+    let classes = shaped(HTB);
+    let [root, ten, thirty] = [1, 2, 3].map(|number| classes[&number]);
+    assert_eq!(root.limit, ten.limit.max(thirty.limit));
+    assert_eq!(root.target, u64::MAX);
+}
+
+#[test]
+fn a_host_s_classes_are_fair_to_their_flows_and_other_planes_need_a_queue_for_that() {
+    for (leaf, aqm) in [
+        ("fq_codel target 7ms interval 50ms", (7_000_000, 50_000_000)),
+        ("fq", (5_000_000, 100_000_000)),
+    ] {
+        let lines = format!("{HTB}qdisc add dev a parent 1:30 {leaf}\n");
+        let class = shaped(&lines)[&3];
+        assert_eq!((class.target, class.interval), aqm);
+        assert_refused(&lines, leaf.split(' ').next().unwrap());
+    }
+}
+
+#[test]
+fn what_a_host_cannot_run_is_refused_with_what_can() {
+    let refused = |lines: &str| {
+        let refusal = compile(&plan(lines), &Numbers::default(), Enforcement::Shaping);
+        refusal.unwrap_err().to_string()
+    };
+    for (lines, what) in [
+        ("qdisc add dev a root cake bandwidth 10mbit\n", "cake"),
+        ("qdisc add dev a root handle 1: mq\n", "mq"),
+    ] {
+        let refusal = refused(lines);
+        assert!(refusal.contains(&format!("cannot run {what}: use htb")), "{refusal}");
+        assert!(refusal.contains("fq_codel") && refusal.contains("--plane xsk"), "{refusal}");
+    }
 }

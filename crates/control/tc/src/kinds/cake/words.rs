@@ -1,7 +1,7 @@
 //! The words of `cake` that stand for values, and suggestions for misspelt ones.
 
 use narrows_qdisc::cake::{AckFilter, Diffserv, Isolation};
-use narrows_units::wire::Framing;
+use narrows_units::wire::{Framing, Overhead};
 
 /// Named round-trip times, in microseconds.
 pub(super) const ROUND_TRIPS: [(&str, u64); 8] = [
@@ -77,6 +77,23 @@ pub(super) const LINKS: [Link; 13] = [
     // Preamble, header, FCS and the gap between frames; 84 is the shortest frame with them.
     Link { name: "ethernet", adds: 38, framing: None, minimum: Some(84) },
 ];
+
+/// `conservative`: the packet plus one ATM cell, which no link exceeds.
+pub(super) const CONSERVATIVE: i32 = 48;
+
+/// What the word of a link says by itself: the overhead over a network-layer packet.
+pub fn link_overhead(word: &str) -> Option<Overhead> {
+    let (per_frame, framing, minimum) = match word {
+        "raw" => (0, None, None),
+        "conservative" => (CONSERVATIVE, ATM, None),
+        _ => {
+            let link = LINKS.iter().find(|link| link.name == word)?;
+            (link.adds, link.framing, link.minimum)
+        }
+    };
+    let (framing, minimum) = (framing.unwrap_or_default(), minimum.unwrap_or_default());
+    Some(Overhead { per_frame, minimum, framing })
+}
 
 /// Words that are in no table above.
 const OTHER_WORDS: [&str; 24] = [

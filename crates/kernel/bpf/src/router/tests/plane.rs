@@ -114,7 +114,10 @@ fn what_the_kernel_sends_is_charged_to_the_tree_of_its_port_and_what_the_tree_se
         // Two frames a second.
         tree.install(one_class(200), &[1]).unwrap();
         let plain = frame(NEAR, FAR, 58);
-        let sent = |program, packet| run_at_tcx_leaving(program, &plain, packet).unwrap();
+        let sent = |program, packet| {
+            let (run, left) = run_at_tcx_leaving(program, &plain, packet).unwrap();
+            (run, left.control_block)
+        };
         // What the tree redirects has the seal, whatever it had before, and passes uncharged once.
         let before = Packet { control_block: [7, 8], ..Packet::default() };
         let (run, block) = sent(tree.program(), before);

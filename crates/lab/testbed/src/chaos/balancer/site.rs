@@ -3,7 +3,9 @@
 use super::model::{Server, Servers};
 use super::{PORT, WAY};
 use crate::accounting::Devices;
-use crate::bed::{CLIENT, CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, Testbed, batch, written};
+use crate::bed::{
+    CLIENT, CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, Testbed, batch, ip, written,
+};
 use crate::chaos::books::{Counted, Drops};
 use crate::chaos::frame::Path;
 use crate::chaos::sender::{Log, Running, Stream};
@@ -62,7 +64,7 @@ impl<'a> Site<'a> {
     pub(super) fn up(bed: &'a Testbed, program: &File, takes_turns: bool) -> Result<Self> {
         bed.take_redirected(true)?;
         bed.serve_at_the_port()?;
-        let state = std::env::temp_dir().join(format!("nrw-chaos-{}.state", std::process::id()));
+        let state = std::env::temp_dir().join(format!("{}.state", bed.shaper().name()));
         let pass = ["bench", "verdict", CLIENT, "pass"];
         let receiver = Instance::start_in(bed.client(), program, &pass)?;
         let mut site = Self {
@@ -196,8 +198,7 @@ impl<'a> Site<'a> {
 
     /// Runs `ip` with `words` beside the balancer.
     pub(super) fn ip(&self, words: &str) -> Result<()> {
-        let words: Vec<&str> = words.split_whitespace().collect();
-        self.bed.shaper().run("ip", &words).map(drop)
+        ip(self.bed.shaper(), words).map(drop)
     }
 
     /// Waits until packets leave again and none is dropped.

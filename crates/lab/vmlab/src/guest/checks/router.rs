@@ -6,7 +6,7 @@ use super::{
     is_running, mode, outcome,
 };
 use crate::guest::Verdict::{self, Passed, Skipped};
-use crate::guest::bed::{End, PORTS, ip};
+use crate::guest::bed::{End, PORTS, ip, run};
 use crate::guest::networks::{Networks, end_ip6};
 use crate::guest::shaper::{Shaper, narrows};
 use crate::guest::traffic::{HEADERS, HEADERS6, flood, ping, ping_with_hops, wait_for_ping};
@@ -91,7 +91,10 @@ fn routed(networks: &Networks, plane: &[&str]) -> Result<String> {
     let show = shaper.show()?;
     let sum = &show["conservation"];
     ensure!(sum["unaccounted"] == 0, "{sum}");
+    let own = &show["ports"][0]["slow_path"]["sent_packets"];
+    ensure!(own.as_u64() > Some(0), "what the kernel sends itself is not counted: {own}");
     let upgraded = upgrade_or_stop(&networks.ends, shaper, PORTS[1], || pings(networks))?;
+    leaves_nothing()?;
     flows(networks).context("fail-open")?;
     pings(networks).context("fail-open")?;
     Ok(format!("{}; {rates}; {upgraded}", mode(&show)))
@@ -205,7 +208,17 @@ fn killed(networks: &Networks, plane: &[&str]) -> Result<String> {
     in_the_driver(networks, &shaper).context("again").with_context(|| shaper.log())?;
     follows(networks, &shaper).with_context(|| shaper.log())?;
     shaper.stop()?;
+    leaves_nothing()?;
     Ok(format!("flowed again after {:.1} s", pause.as_secs_f64()))
+}
+
+/// Nothing is at the egress of the ports any more, by whatever way it was there.
+fn leaves_nothing() -> Result<()> {
+    for port in PORTS {
+        let left = run(&["tc", "qdisc", "show", "dev", port])?;
+        ensure!(!left.contains("clsact"), "{port} is left with {left}");
+    }
+    Ok(())
 }
 
 /// A route that comes holds for the next packet, and so does one that goes.

@@ -1,0 +1,6 @@
+//! Departures in virtual time.
+
+mod bounds;
+mod host;
+mod one_limit;
+mod tree;

@@ -1,0 +1,130 @@
+//! The programs that a tree has for its port's egress, where packets leave that this host sends
+//! itself. They work on the tree's maps: plan, credit and counters are the same.
+
+use super::{Maps, Totals, Tree, TreeError, named, reuse, sums};
+use crate::load::{explained, keep};
+use crate::slow_path::SlowPath;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapHandle, OpenObject};
+use skeleton_slow_path::TreeSlowPathSkelBuilder;
+use skeleton_stamp::StampSkelBuilder;
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_slow_path {
+    include!(concat!(env!("OUT_DIR"), "/tree_slow_path.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_stamp {
+    include!(concat!(env!("OUT_DIR"), "/stamp.skel.rs"));
+}
+
+/// `SLOW_PATH` of `programs/tree.h`.
+const SLOW_PATH: u32 = 1;
+
+/// The program that gives packets departure times, with what it keeps of the time to come.
+pub struct Departures {
+    /// The program.
+    pub program: SlowPath,
+    maps: Vec<MapHandle>,
+}
+
+impl Departures {
+    /// What is given away, and to whom (`programs/calendar.h`, `programs/flow_clock.h`,
+    /// `programs/lend.h`).
+    const KEPT: [&'static str; 4] = ["calendars", "flow_clocks", "orders", "control_clock"];
+
+    /// What it keeps, to be passed on to another process.
+    pub fn maps(&self) -> Vec<BorrowedFd<'_>> {
+        self.maps.iter().map(AsFd::as_fd).collect()
+    }
+}
+
+impl Tree {
+    /// Loads the program that charges what the kernel itself sends through the port, to this tree,
+    /// and lets pass what this tree has sent. It is not attached yet.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn slow_path(&self) -> Result<SlowPath, TreeError> {
+        let mut storage = MaybeUninit::uninit();
+        let program = self.at_egress(&[], |reuse| {
+            let mut open = TreeSlowPathSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.slow_path_seal = self.port.seal;
+                rodata.headerless = self.port.headerless.into();
+            }
+            reuse(open.open_object_mut())?;
+            Ok(keep(&open.load()?.progs.tree_slow_path))
+        })?;
+        Ok(SlowPath::of(program.map_err(TreeError::Load)?))
+    }
+
+    /// Loads the program that gives what this host sends through the port its departure times, by
+    /// this tree; `kept` is what another process's program kept, if this one continues there. It is
+    /// not attached yet. Something behind it holds packets until their times (`fq`); where nothing
+    /// does, [`slow_path`](Self::slow_path) polices.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn departures(&self, kept: &[OwnedFd]) -> Result<Departures, TreeError> {
+        let mut storage = MaybeUninit::uninit();
+        let kept: Vec<BorrowedFd<'_>> = kept.iter().map(AsFd::as_fd).collect();
+        let (program, maps) = self.at_egress(&kept, |reuse| {
+            let mut open = StampSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.headerless = self.port.headerless.into();
+            }
+            reuse(open.open_object_mut())?;
+            let loaded = open.load()?;
+            let maps: Result<_, _> =
+                Departures::KEPT.into_iter().map(|name| named(loaded.object(), name)).collect();
+            Ok((keep(&loaded.progs.stamp), maps))
+        })?;
+        Ok(Departures { program: SlowPath::of(program.map_err(TreeError::Load)?), maps: maps? })
+    }
+
+    /// What `load` loads, which has an object use this tree's maps and `kept`.
+    fn at_egress<T>(
+        &self,
+        kept: &[BorrowedFd<'_>],
+        load: impl FnOnce(
+            &mut dyn FnMut(&mut OpenObject) -> Result<(), libbpf_rs::Error>,
+        ) -> Result<T, libbpf_rs::Error>,
+    ) -> Result<T, TreeError> {
+        let maps = Maps::NAMES.iter().zip(self.maps.all());
+        let kept = Departures::KEPT.iter().zip(kept.iter().copied());
+        let named: BTreeMap<_, _> = maps.chain(kept).collect();
+        let mut misfit = None;
+        let mut on_maps = |open: &mut OpenObject| {
+            reuse(open, &named).map_err(|(map, error)| {
+                misfit = Some(map);
+                error
+            })
+        };
+        let loaded = explained(|| load(&mut on_maps));
+        match misfit {
+            Some(map) => Err(TreeError::Inherited(map)),
+            None => loaded.map_err(TreeError::Load),
+        }
+    }
+
+    /// What this host itself has sent through the port so far, since a
+    /// [program](Self::slow_path) charges it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn slow_path_totals(&self) -> Result<Totals, TreeError> {
+        Ok(Totals::of(sums("totals", &self.maps.totals, SLOW_PATH)?))
+    }
+
+    /// The same, by CPU: of all that there may be.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn slow_path_totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
+        self.totals_at(SLOW_PATH)
+    }
+}
