@@ -20,11 +20,12 @@ use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, balancing, control, forward, interrupt, latency, pacing,
-    policing, routing, switching, tree, uneven, verdicts, waking,
+    policing, replay, routing, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use work::{CakeWork, TreeFootprint, WheelsWork, counted};
@@ -51,6 +52,7 @@ enum What {
     /// bridge and a plain cable. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
+    Trace(Replay),
     Waking(Waking),
     Control(Control),
     /// The cost and accuracy of pacing: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
@@ -115,6 +117,7 @@ impl Bench {
             What::Accuracy(accuracy) => accuracy.execute(),
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
+            What::Trace(replay) => replay.execute(),
             What::Waking(waking) => waking.execute(),
             What::Control(control) => control.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
@@ -277,6 +280,33 @@ impl Flood {
             system = attack::systems().into_iter().map(str::to_owned).collect();
         }
         rounds.execute(|rounds| attack::run(rounds, &system))
+    }
+}
+
+/// A trace of bursty traffic over four queues at 100 Mbit/s: what each coordination strategy passes
+/// of it, beside one bucket for all queues, and by how much the fullest 10 and 100 ms exceed the
+/// limit. Needs root.
+///
+/// The frames come when they came in the trace, at mean rates of 90 % and 130 % of the limit. The
+/// trace is made from published distributions, or is a capture.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.default_value("4").help("How long the bursty trace is at 100 Mbit/s, in seconds; without meaning for a capture")))]
+#[command(after_long_help = "Examples:
+  narrows bench trace
+  narrows bench trace --trace uplink.pcap --json")]
+struct Replay {
+    /// Replay the frames of a capture (pcap or pcapng).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Replay {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { trace, rounds } = self;
+        rounds.execute(|rounds| replay::run(rounds, trace.as_deref()))
     }
 }
 

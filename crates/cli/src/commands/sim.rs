@@ -31,7 +31,8 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows sim --list
-  narrows sim mqcake-skew --report skew.html")]
+  narrows sim mqcake-skew --report skew.html
+  narrows sim trace --trace uplink.pcap --set port.rate=100mbit")]
 #[command(verbatim_doc_comment)]
 pub struct Sim {
     /// A built-in scenario, or a file.
@@ -54,6 +55,12 @@ pub struct Sim {
     /// repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+
+    /// Replay a capture (pcap or pcapng): its frames come when, as long and in as many flows as they
+    /// were captured. Sets trace in the scenario's first traffic, which is of kind trace, as in
+    /// `trace`; --set load=90% plays it faster or slower.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
 
     /// The number of parallel runs. Default: the number of cores. Does not change results.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -82,6 +89,9 @@ impl Sim {
             self.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(seed) = self.seed {
             overrides.push(Override { path: "run.seed".to_owned(), value: seed.to_string() });
+        }
+        if let Some(trace) = self.trace {
+            overrides.push(Override { path: "traffic.0.trace".to_owned(), value: trace });
         }
         let what = self.scenario.as_deref().unwrap_or_default();
         let experiment = read(what, &overrides)?;

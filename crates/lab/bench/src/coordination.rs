@@ -6,15 +6,18 @@
 //! of a packet and its growth with the number of threads; and limited by it, for exactness and
 //! fairness.
 //!
-//! *Comparable.* Strategies take turns within each round, ratios are taken within a round, and
+//! *Systems.* Beside the strategies there is one queue for all threads behind one lock
+//! (`qdisc-lock`): what a qdisc at the root of a device is.
+//!
+//! *Comparable.* Systems take turns within each round, ratios are taken within a round, and
 //! the median over the rounds counts. Every trial closes its books: packets that arrived have left,
 //! were dropped or are still queued, or the run fails.
 //!
 //! *Undisturbed.* How often a meter touches what others write is counted in trials of their own,
 //! so that counting costs nothing if time is taken.
 //!
-//! The report also has the two costs of a [shared cache line](line) on this machine: the contention
-//! of every strategy consists of these. The simulator's cores pay them.
+//! The report also has the two costs of a [shared cache line](line) on this machine, by number of
+//! threads: the contention of every strategy consists of these. The simulator's cores pay them.
 //!
 //! Non-goals: rings and drivers (`narrows bench forward`), uneven load (`narrows bench uneven` with
 //! real packets, the simulator with virtual time).
@@ -24,10 +27,12 @@ mod lane;
 mod line;
 mod load;
 mod report;
+mod system;
 mod trial;
 
 pub use load::Load;
-pub use report::{Costs, Machine, Report, Row};
+pub use report::{LineCosts, Machine, Report, Row};
+pub use system::System;
 
 use crate::qdisc::median;
 use anyhow::{Context, Result, ensure};
@@ -67,7 +72,7 @@ pub struct Bench {
 /// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    strategy: Strategy,
+    system: System,
     load: Load,
     threads: usize,
 }
@@ -113,9 +118,13 @@ impl Bench {
         let rows = rows.map(|(at, cell)| row(at, cell, &cells, &rounds, contacts[at])).collect();
         let most = self.most_threads();
         Ok(Report {
-            machine: Machine { cores: self.cores.len(), physical_cores: self.cores.physical() },
+            machine: Machine {
+                cpu: cores::model(),
+                cores: self.cores.len(),
+                physical_cores: self.cores.physical(),
+            },
             notes: report::notes(&self.cores, most),
-            costs: line::costs(&self.cores, most)?,
+            curve: line::curve(&self.cores, &self.threads)?,
             rows,
         })
     }
@@ -124,20 +133,20 @@ impl Bench {
         self.threads.iter().copied().max().unwrap_or(1)
     }
 
-    /// Everything that is measured in a round, in this order: strategies take turns.
+    /// Everything that is measured in a round, in this order: systems take turns.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for load in Load::ALL {
             for &threads in &self.threads {
-                cells.extend(Strategy::ALL.map(|strategy| Cell { strategy, load, threads }));
+                cells.extend(System::all().map(|system| Cell { system, load, threads }));
             }
         }
         cells
     }
 
     fn trial(&self, cell: &Cell, watched: bool, window: Duration) -> Result<Outcome> {
-        let Cell { strategy, load, threads } = *cell;
-        let trial = Trial { strategy, load, threads, window, watched };
+        let Cell { system, load, threads } = *cell;
+        let trial = Trial { system, load, threads, window, watched };
         trial.run(&self.cores).with_context(|| title(cell))
     }
 }
@@ -151,9 +160,9 @@ fn steps(most: usize) -> Vec<usize> {
 }
 
 fn title(cell: &Cell) -> String {
-    let Cell { strategy, load, threads } = cell;
+    let Cell { system, load, threads } = cell;
     let plural = if *threads == 1 { "" } else { "s" };
-    format!("{}, {}, {threads} thread{plural}", load.name(), strategy.name())
+    format!("{}, {}, {threads} thread{plural}", load.name(), system.name())
 }
 
 /// The row of the cell with number `at`, from all outcomes by round and cell.
@@ -167,25 +176,28 @@ fn row(
     let over_rounds = |figure: &dyn Fn(&[Outcome]) -> f64| {
         median(rounds.iter().map(|outcomes| figure(outcomes)).collect())
     };
-    let number = |strategy: Strategy, threads: usize| {
+    let number = |system: System, threads: usize| {
         cells.iter().position(|other| {
-            other.strategy == strategy && other.load == cell.load && other.threads == threads
+            other.system == system && other.load == cell.load && other.threads == threads
         })
     };
     let to = |other: Option<usize>, figure: &dyn Fn(&Outcome) -> f64| {
         other.map(|other| over_rounds(&|round| figure(&round[at]) / figure(&round[other])))
     };
     let bound = cell.load == Load::Bound;
-    let alone = number(cell.strategy, 1);
+    let alone = number(cell.system, 1);
     let mpps = over_rounds(&|round| round[at].mpps());
     Row {
-        strategy: cell.strategy.name(),
+        strategy: cell.system.name(),
         load: cell.load.name(),
         threads: cell.threads,
         mpps,
         mpps_per_thread: mpps / cell.threads as f64,
         ns_per_packet: over_rounds(&|round| round[at].ns_per_packet()),
-        ratio_to_lock: to(number(Strategy::Lock, cell.threads), &Outcome::ns_per_packet),
+        ratio_to_lock: to(
+            number(System::Strategy(Strategy::Lock), cell.threads),
+            &Outcome::ns_per_packet,
+        ),
         scaling_percent: to(alone, &Outcome::mpps)
             .filter(|_| !bound)
             .map(|gain| gain / cell.threads as f64 * 100.0),

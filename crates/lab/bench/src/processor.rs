@@ -23,6 +23,6 @@ pub(crate) fn time_of_each(
         work(number)?;
         Ok((time() - began) as f64 / f64::from(packets))
     };
-    let costs: Vec<f64> = cores.together(cpus, one)?.into_iter().collect::<Result<_>>()?;
+    let costs: Vec<f64> = cores.together(0..cpus, one)?.into_iter().collect::<Result<_>>()?;
     Ok(costs.iter().sum::<f64>() / cpus as f64)
 }

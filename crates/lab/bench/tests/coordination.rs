@@ -1,8 +1,7 @@
 //! A tiny run of `narrows bench coordination`, for its shape: figures of a window this short mean
 //! nothing, and on a machine that does something else a thread may sleep through all of it.
 
-use narrows_bench::coordination::{Bench, Load, Options, Report};
-use narrows_coordination::Strategy;
+use narrows_bench::coordination::{Bench, Load, Options, Report, System};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -19,17 +18,17 @@ fn run(threads: usize) -> (Report, u64, u64) {
 }
 
 #[test]
-fn every_strategy_has_a_row_for_each_load_and_number_of_threads() {
+fn every_system_has_a_row_for_each_load_and_number_of_threads() {
     let (report, begun, trials) = run(2);
     assert_eq!(begun, trials);
     let mut rows = report.rows.iter();
     for load in Load::ALL {
         for threads in [1, 2] {
-            for strategy in Strategy::ALL {
+            for system in System::all() {
                 let row = rows.next().unwrap();
                 assert_eq!(
                     (row.load, row.threads, row.strategy),
-                    (load.name(), threads, strategy.name())
+                    (load.name(), threads, system.name())
                 );
                 assert_eq!(row.scaling_percent.is_some(), load == Load::Unbound);
                 assert_eq!(row.deviation_percent.is_some(), load == Load::Bound);
@@ -58,11 +57,18 @@ fn json_names_the_machine_its_costs_and_the_rows() {
     for field in ["strategy", "load", "threads", "mpps", "mpps_per_thread", "ns_per_packet"] {
         assert!(json["rows"][0].get(field).is_some(), "{field}");
     }
-    let costs = &json["costs"];
-    if report.machine.cores > 1 {
-        assert!(costs["line_read_ns"].as_f64().unwrap() > 0.0);
-        assert!(costs["line_update_ns"].as_f64().unwrap() > 0.0);
-    } else {
-        assert!(costs["line_read_ns"].is_null() && costs["line_update_ns"].is_null());
+    assert!(json["curve"].as_array().unwrap().is_empty(), "one thread shares nothing");
+}
+
+#[test]
+fn the_costs_of_a_line_are_those_of_each_number_of_threads_that_have_cores() {
+    let (report, ..) = run(2);
+    let threads: Vec<usize> = report.curve.iter().map(|costs| costs.threads).collect();
+    let expected: &[usize] = if report.machine.cores > 1 { &[2] } else { &[] };
+    assert_eq!(threads, expected);
+    for costs in &report.curve {
+        assert!(costs.line_read_ns > 0.0 && costs.line_update_ns > 0.0, "{costs:?}");
     }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["curve"].as_array().unwrap().len(), report.curve.len());
 }

@@ -329,12 +329,13 @@ impl<'a> Engine<'a> {
     }
 
     fn step(&mut self, number: usize, appointment: u64) {
-        let core = &mut self.cores[number];
+        let Self { cores, setup, line, lock, departures, .. } = self;
+        let core = &mut cores[number];
         if core.appointment().number != appointment {
             return;
         }
-        let costs = &self.setup.cores.costs;
-        if let Some(busy) = core.step(costs, &mut self.line, &mut self.lock, &mut self.departures) {
+        let (costs, scope) = (&setup.cores.costs, setup.port.lock);
+        if let Some(busy) = core.step(costs, scope, line, lock, departures) {
             self.recorder.stepped(self.now, core.sent(), busy);
             for offer in core.lost() {
                 self.recorder.dropped(self.now, offer);

@@ -53,25 +53,28 @@ fn titles(about: &About) -> Vec<String> {
 
 /// The head of every form of a result of one shaper.
 fn heading(scenario: &Scenario) -> Vec<String> {
-    let costs = scenario.costs;
+    let (least, most) = scenario.costs();
+    let cost = |of: fn(Costs) -> f64| numbers::show_costs(of(least), of(most));
     let mut lines = titles(&scenario.about);
     lines.push(format!(
         "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated{}",
         scenario.seed,
-        costs.step_ns,
-        costs.packet_ns,
-        costs.drop_ns,
-        costs.line_read_ns,
-        costs.line_update_ns,
-        handed_over(scenario.has_lock(), costs)
+        cost(|it| it.step_ns),
+        cost(|it| it.packet_ns),
+        cost(|it| it.drop_ns),
+        cost(|it| it.line_read_ns),
+        cost(|it| it.line_update_ns),
+        handed_over(
+            scenario.has_lock().then(|| cost(|it| it.lock_handover_ns)),
+            scenario.has_qdisc_lock().then(|| cost(|it| it.qdisc_handover_ns)),
+        )
     ));
     lines
 }
 
-/// What `costs` say about a lock, if there is one.
-fn handed_over(has_lock: bool, costs: Costs) -> String {
-    match has_lock {
-        true => format!(", {} ns a lock handed over", costs.lock_handover_ns),
-        false => String::new(),
-    }
+/// What is said about locks: of a bucket, and of a qdisc; those that are there.
+fn handed_over(bucket: Option<String>, qdisc: Option<String>) -> String {
+    let bucket = bucket.map(|ns| format!(", {ns} ns a lock handed over"));
+    let qdisc = qdisc.map(|ns| format!(", {ns} ns a qdisc's lock handed over"));
+    bucket.into_iter().chain(qdisc).collect()
 }

@@ -30,12 +30,14 @@ mod experiment;
 mod fabric;
 mod file;
 mod headers;
+mod machine;
 mod overridden;
 mod parallel;
 mod paths;
 mod quantity;
 mod runner;
 mod star;
+mod traces;
 mod tree;
 
 pub use catalogue::{all_names, embedded, names, near};
@@ -46,10 +48,10 @@ pub use fabric::{FabricPaper, FabricScenario};
 pub use paths::Override;
 pub use runner::{Finished, RunError, Runs, run};
 pub use star::{StarPaper, StarScenario};
-pub use tree::{Capacity, CapacityPaper, TreeOutcome, TreePaper, TreeScenario};
+pub use tree::{Capacity, CapacityPaper, CapacityPoint, TreeOutcome, TreePaper, TreeScenario};
 
 use crate::measure::{GroupMeasure, Measure};
-use crate::setup::{Costs, Setup};
+use crate::setup::{Costs, LockScope, Port, Setup};
 use narrows_coordination::Strategy;
 
 /// A scenario's own description.
@@ -80,8 +82,6 @@ pub struct Scenario {
     pub group_measures: Vec<GroupMeasure>,
     /// The seed of everything random.
     pub seed: u64,
-    /// How long cores are busy with what.
-    pub costs: Costs,
     /// The runs: every strategy at every point of the sweep, strategies of a point together.
     pub cases: Vec<Case>,
 }
@@ -119,10 +119,26 @@ impl Scenario {
         cases::expand(name, text, overrides)
     }
 
-    /// Whether cores take a lock in any run.
+    /// Whether cores take the lock of a bucket in any run.
     pub(crate) fn has_lock(&self) -> bool {
         let lock = Strategy::Lock.name();
-        self.cases.iter().any(|case| case.setup.port.qdisc.iter().any(|word| word == lock))
+        let takes_it = |port: &Port| {
+            port.lock == LockScope::Bucket && port.qdisc.iter().any(|word| word == lock)
+        };
+        self.cases.iter().any(|case| takes_it(&case.setup.port))
+    }
+
+    /// How long cores are busy with what: the least of all runs, and the most. They differ where
+    /// the file varies them, or a machine has others for each number of cores.
+    pub fn costs(&self) -> (Costs, Costs) {
+        let mut all = self.cases.iter().map(|case| case.setup.cores.costs);
+        let first = all.next().unwrap_or_else(costs::measured);
+        all.fold((first, first), |(least, most), costs| (least.min(costs), most.max(costs)))
+    }
+
+    /// Whether cores take the lock of a qdisc in any run.
+    pub(crate) fn has_qdisc_lock(&self) -> bool {
+        self.cases.iter().any(|case| case.setup.port.lock == LockScope::Qdisc)
     }
 
     /// The strategies, in the order of the file.

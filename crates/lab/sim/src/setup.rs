@@ -1,7 +1,9 @@
 //! One run, completely described: what a scenario says for one strategy and one point of its
 //! sweep.
 
+use narrows_trace::Trace;
 use narrows_units::{Bytes, Nanos, Rate};
+use std::sync::Arc;
 
 /// A run.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +24,8 @@ pub struct Setup {
     pub faults: Vec<Fault>,
     /// The operator's changes during the run, in order of time.
     pub changes: Vec<Change>,
+    /// Traces that traffic of [`Kind::Trace`] replays.
+    pub traces: Vec<Arc<Trace>>,
 }
 
 /// The shaped port.
@@ -36,6 +40,19 @@ pub struct Port {
     pub qdisc: Vec<String>,
     /// By queue, how much it counts for; empty if all count the same.
     pub weights: Vec<f64>,
+    /// What cores do with a lock held, if a strategy has one.
+    pub lock: LockScope,
+}
+
+/// What a lock that all cores take protects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LockScope {
+    /// The bucket that queues of their own share.
+    #[default]
+    Bucket,
+    /// The qdisc: a core has the lock while it works on a packet. Any qdisc at the root of a device
+    /// in the kernel is like that.
+    Qdisc,
 }
 
 /// The most virtual cores.
@@ -72,14 +89,47 @@ pub struct Costs {
     pub line_update_ns: f64,
     /// Handing a lock to another core that waits for it. Nobody holds it meanwhile.
     pub lock_handover_ns: f64,
+    /// The same for the lock of a qdisc, whose lines move with it.
+    pub qdisc_handover_ns: f64,
 }
 
 impl Costs {
+    /// Of each the lower one.
+    pub(crate) fn min(self, other: Self) -> Self {
+        self.with(other, f64::min)
+    }
+
+    /// Of each the higher one.
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.with(other, f64::max)
+    }
+
+    fn with(self, other: Self, choose: fn(f64, f64) -> f64) -> Self {
+        Self {
+            step_ns: choose(self.step_ns, other.step_ns),
+            packet_ns: choose(self.packet_ns, other.packet_ns),
+            drop_ns: choose(self.drop_ns, other.drop_ns),
+            line_read_ns: choose(self.line_read_ns, other.line_read_ns),
+            line_update_ns: choose(self.line_update_ns, other.line_update_ns),
+            lock_handover_ns: choose(self.lock_handover_ns, other.lock_handover_ns),
+            qdisc_handover_ns: choose(self.qdisc_handover_ns, other.qdisc_handover_ns),
+        }
+    }
+
     /// Each of them.
     pub(crate) fn all(&self) -> impl Iterator<Item = f64> {
-        let Self { step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns, lock_handover_ns } =
-            *self;
-        [step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns, lock_handover_ns].into_iter()
+        let Self {
+            step_ns,
+            packet_ns,
+            drop_ns,
+            line_read_ns,
+            line_update_ns,
+            lock_handover_ns,
+            qdisc_handover_ns,
+        } = *self;
+        let work = [step_ns, packet_ns, drop_ns];
+        let lines = [line_read_ns, line_update_ns, lock_handover_ns, qdisc_handover_ns];
+        work.into_iter().chain(lines)
     }
 }
 
@@ -226,6 +276,13 @@ pub enum Kind {
         pace: Rate,
         /// Packets.
         queued: u32,
+    },
+    /// Frames of a trace with their flows, lengths and times, over and over.
+    Trace {
+        /// Its index in [`Setup::traces`].
+        number: usize,
+        /// Its mean rate here: times are stretched, or compressed, to that.
+        load: Rate,
     },
     /// A packet a flow at this interval, whose delay is measured.
     Ping {

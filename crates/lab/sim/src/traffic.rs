@@ -3,8 +3,8 @@
 //! Traffic is either open-loop (it arrives independently; each queue has a [`Source`] of it) or
 //! closed-loop (it responds to what arrives at the other end: [`ClosedLoop`]).
 //!
-//! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group; a
-//! lane merges [`slot`]s, places that flows send from. The placement of flows follows from the seed
+//! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group, or a
+//! [`replay`] of a trace; a lane merges [`slot`]s, places that flows send from. The placement of flows follows from the seed
 //! alone ([`spread`], [`churn`]), so each queue computes it independently.
 //!
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
@@ -15,6 +15,7 @@ pub(crate) mod headers;
 mod lane;
 mod merge;
 mod pace;
+mod replay;
 pub(crate) mod seed;
 mod sizes;
 mod slot;
@@ -27,9 +28,10 @@ use crate::setup::{Kind, Setup};
 use crate::tcp;
 use backlogged::Backlogged;
 use lane::Lane;
-use merge::Merge;
+use merge::{Merge, Stream};
 use narrows_packet::Headers;
 use narrows_units::Nanos;
+use replay::Replay;
 use spread::Placing;
 use std::sync::Arc;
 
@@ -96,7 +98,7 @@ pub struct Load {
 
 /// Makes the traffic of `setup`, which [`validate`] accepts.
 pub fn load(setup: &Setup) -> Load {
-    let mut lanes: Vec<Vec<Lane>> = (0..setup.port.queues).map(|_| Vec::new()).collect();
+    let mut lanes: Vec<Vec<Stream>> = (0..setup.port.queues).map(|_| Vec::new()).collect();
     let mut closed = Vec::new();
     let mut groups = Vec::new();
     for (group, traffic) in setup.traffic.iter().enumerate() {
@@ -119,8 +121,18 @@ pub fn load(setup: &Setup) -> Load {
             closed.push((first..first + traffic.flows, Box::new(flows)));
             continue;
         }
+        let end = setup.run.end();
         for (queue, lanes) in (0u16..).zip(&mut lanes) {
-            lanes.push(Lane::new(traffic, placing.clone(), first, queue, setup.run.end()));
+            lanes.push(match traffic.kind {
+                Kind::Trace { number, load } => {
+                    let (trace, place) = (Arc::clone(&setup.traces[number]), (first, queue));
+                    Stream::Replay(Replay::new(trace, load, traffic, &placing, place, end))
+                }
+                _ => {
+                    let lane = Lane::new(traffic, placing.clone(), first, queue, end);
+                    Stream::Lane(Box::new(lane))
+                }
+            });
         }
     }
     let source = |lanes| Box::new(Merge::new(lanes)) as Box<dyn Source>;

@@ -23,6 +23,7 @@ const CHEAP: Costs = Costs {
     line_read_ns: 0.0,
     line_update_ns: 0.0,
     lock_handover_ns: 0.0,
+    qdisc_handover_ns: 0.0,
 };
 
 /// About what a real core takes.
@@ -33,6 +34,7 @@ const REAL: Costs = Costs {
     line_read_ns: 50.0,
     line_update_ns: 50.0,
     lock_handover_ns: 0.0,
+    qdisc_handover_ns: 0.0,
 };
 
 fn mbit(mbit: u64) -> Rate {
@@ -48,7 +50,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     let qdisc = words.split_whitespace().map(str::to_owned).collect();
     Setup {
         seed: 1,
-        port: Port { queues, rate, qdisc, weights: Vec::new() },
+        port: Port { queues, rate, qdisc, weights: Vec::new(), lock: Default::default() },
         cores: Cores {
             jitter: Nanos::ZERO,
             clock_offset: Nanos::ZERO,
@@ -60,6 +62,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
         run: Run { warmup: ms(10), length: ms(100), event: None },
         faults: Vec::new(),
         changes: Vec::new(),
+        traces: Vec::new(),
     }
 }
 

@@ -145,7 +145,7 @@ fn set_changes_any_value() {
     assert_eq!(scenario.cases[0].setup.traffic[0].spread, Spread::Hash);
     assert_eq!(scenario.cases[0].setup.next_hop.unwrap().buffer, Bytes(2 << 20));
     let scenario = small(&["cores.costs.step_ns=5", "cores.jitter=3us"]);
-    assert_eq!(scenario.costs.step_ns, 5.0);
+    assert_eq!(scenario.costs().0.step_ns, 5.0);
     assert_eq!(scenario.cases[0].setup.cores.jitter, Nanos::from_micros(3));
 }
 

@@ -49,7 +49,7 @@ fn the_json_has_its_documented_fields() {
     assert_eq!(json["source"], "nobody, Fig. 1");
     assert_eq!(json["simulated"], true);
     assert_eq!(json["seed"], 5);
-    assert!(json["cost_model"]["packet_ns"].as_f64().unwrap() > 0.0);
+    assert!(json["rows"][0]["costs"]["packet_ns"].as_f64().unwrap() > 0.0);
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
     for row in rows {

@@ -21,6 +21,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
         line_read_ns: 0.,
         line_update_ns: 0.,
         lock_handover_ns: 0.,
+        qdisc_handover_ns: 0.,
     };
     let group = Traffic {
         name: "tcp".into(),
@@ -36,13 +37,20 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
     };
     Setup {
         seed: 3,
-        port: Port { queues: 4, rate: RATE, qdisc: Vec::new(), weights: Vec::new() },
+        port: Port {
+            queues: 4,
+            rate: RATE,
+            qdisc: Vec::new(),
+            weights: Vec::new(),
+            lock: Default::default(),
+        },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic: vec![group],
         next_hop: Some(NextHop { rate: RATE, buffer: Bytes(BDP), mark_above: Some(Bytes(BDP)) }),
         run: Run { warmup: Nanos::from_secs(4), length: Nanos::from_secs(8), event: None },
         faults: Vec::new(),
         changes: Vec::new(),
+        traces: Vec::new(),
     }
 }
 

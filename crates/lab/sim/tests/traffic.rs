@@ -35,16 +35,24 @@ fn setup(queues: usize, traffic: Vec<Traffic>) -> Setup {
         line_read_ns: 0.,
         line_update_ns: 0.,
         lock_handover_ns: 0.,
+        qdisc_handover_ns: 0.,
     };
     Setup {
         seed: 7,
-        port: Port { queues, rate: Rate::default(), qdisc: Vec::new(), weights: Vec::new() },
+        port: Port {
+            queues,
+            rate: Rate::default(),
+            qdisc: Vec::new(),
+            weights: Vec::new(),
+            lock: Default::default(),
+        },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic,
         next_hop: None,
         run: Run { warmup: Nanos::ZERO, length: Nanos::from_secs(1), event: None },
         faults: Vec::new(),
         changes: Vec::new(),
+        traces: Vec::new(),
     }
 }
 

@@ -48,6 +48,7 @@ mod network;
 pub mod own_traffic;
 pub mod pacing;
 pub mod policing;
+pub mod replay;
 pub mod routing;
 pub mod rrul;
 pub mod switching;
@@ -66,7 +67,9 @@ pub use network::{
     bed, bird, bridge, diamond, guard, namespace, nginx, receiving, requirements, stale, steering,
     translation, web,
 };
-pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp, unpack, wrk};
+pub use traffic::{
+    flood, frames, iperf, pace, ping, probe, raw, replayed, serve, stream, tcp, unpack, wrk,
+};
 
 use harness::{delays_plot, hogs, plot, table};
 use measure::{arrivals, listen, trips};

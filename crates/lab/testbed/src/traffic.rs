@@ -7,6 +7,7 @@ pub mod pace;
 pub mod ping;
 pub mod probe;
 pub mod raw;
+pub mod replayed;
 pub mod serve;
 pub mod stream;
 pub mod tcp;

@@ -30,9 +30,8 @@ impl Draft {
     pub(super) fn sync(&mut self, kind: &str, words: &mut Words) -> Result<(), Complaint> {
         once(kind, "sync", self.sync.is_some())?;
         let value = words.value("sync", "200us")?;
-        let hint = "a time of at least 1us, as 200us";
-        let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
-        self.sync = Some(legal(kind, "sync", value, some, hint)?);
+        let hint = "a time of at least 1us, as 200us, or 0";
+        self.sync = Some(legal(kind, "sync", value, sync_time, hint)?);
         Ok(())
     }
 
@@ -41,6 +40,11 @@ impl Draft {
         match (self.strategy, self.sync) {
             (Some(Strategy::Equal { .. }), Some(sync_time)) => {
                 Ok(Some(Strategy::Equal { sync_time }))
+            }
+            (None | Some(Strategy::Fair { .. }), Some(Nanos::ZERO)) => {
+                Err(Complaint::wrong(format!(
+                    "{kind}: \"sync 0\" counts queues anew for each packet, which only \"coordination equal\" can: write a time of at least 1us, or leave \"sync\" out."
+                )))
             }
             (None | Some(Strategy::Fair { .. }), sync_time @ Some(_)) => {
                 Ok(Some(Strategy::Fair { sync_time }))
@@ -51,6 +55,12 @@ impl Draft {
             ))),
         }
     }
+}
+
+/// A time in whole microseconds. Less than one of them is none, but nothing is.
+fn sync_time(word: &str) -> Option<Nanos> {
+    let is_nothing = !word.contains(|digit| matches!(digit, '1'..='9'));
+    number::time(word).filter(|time| *time != Nanos::ZERO || is_nothing)
 }
 
 /// All strategies, the default first, as a sentence names them.

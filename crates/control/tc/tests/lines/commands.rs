@@ -38,6 +38,7 @@ fn the_coordination_can_be_chosen_and_what_is_shown_can_be_typed() {
         "coordination fair",
         "coordination fair sync 500us",
         "coordination edt",
+        "coordination equal sync 0us",
         "coordination equal sync 500us",
     ] {
         host.ok(&format!("{TBF} {words}"));
@@ -61,7 +62,9 @@ fn a_coordination_that_cannot_be_is_refused() {
         ("coordination fast", "\"fast\""),
         ("coordination lock coordination edt", "duplicate \"coordination\""),
         ("coordination lock sync 1ms", "\"sync\""),
-        ("coordination equal sync 0", "\"0\""),
+        ("coordination equal sync 500ns", "\"500ns\""),
+        ("coordination fair sync 0", "coordination equal"),
+        ("sync 0", "coordination equal"),
         ("coordination equal sync soon", "\"soon\""),
     ] {
         let code = if words == "coordination" { 255 } else { 1 };

@@ -181,7 +181,7 @@ fn cake_words() -> impl Strategy<Value = String> {
     let shared = prop_oneof![
         3 => Just(String::new()),
         1 => Just(" coordination edt".to_owned()),
-        1 => (1u32..).prop_map(|sync| format!(" coordination equal sync {sync}us")),
+        1 => any::<u32>().prop_map(|sync| format!(" coordination equal sync {sync}us")),
         1 => (1u32..).prop_map(|sync| format!(" sync {sync}us")),
     ];
     (prop::collection::vec(word, 0..8), shared)

@@ -70,27 +70,28 @@ impl Cores {
         Ok(())
     }
 
-    /// Runs `work` on `threads` threads at once, each on its core. Returns their results.
+    /// Runs `work` at once on the cores of the threads with these numbers, with their index among
+    /// them. Returns their results.
     ///
     /// # Errors
     /// If a thread cannot be kept on its core, or panics.
     pub(crate) fn together<T: Send>(
         &self,
-        threads: usize,
+        threads: impl IntoIterator<Item = usize>,
         work: impl Fn(usize) -> T + Sync,
     ) -> Result<Vec<T>> {
-        let start = Barrier::new(threads);
+        let threads: Vec<usize> = threads.into_iter().collect();
+        let start = Barrier::new(threads.len());
         thread::scope(|scope| {
             let (start, work) = (&start, &work);
-            let running: Vec<_> = (0..threads)
-                .map(|number| {
-                    scope.spawn(move || {
-                        let pinned = self.pin(number);
-                        start.wait();
-                        pinned.map(|()| work(number))
-                    })
+            let start_one = |(index, number): (usize, usize)| {
+                scope.spawn(move || {
+                    let pinned = self.pin(number);
+                    start.wait();
+                    pinned.map(|()| work(index))
                 })
-                .collect();
+            };
+            let running: Vec<_> = threads.into_iter().enumerate().map(start_one).collect();
             let join = |thread: ScopedJoinHandle<'_, io::Result<T>>| match thread.join() {
                 Ok(done) => done.context("cannot keep a thread on its core"),
                 Err(_) => bail!("a thread has panicked"),
@@ -98,6 +99,13 @@ impl Cores {
             running.into_iter().map(join).collect()
         })
     }
+}
+
+/// The model of the first core, as the kernel names it.
+pub(super) fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, model)| model.trim().to_owned())
 }
 
 fn physical(core: usize) -> Option<Physical> {

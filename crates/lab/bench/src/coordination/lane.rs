@@ -1,6 +1,13 @@
-//! One thread's work: its packets and its queue.
+//! One thread's work: its packets and its queue; or all threads' one queue, behind a lock.
+//!
+//! *Behind a lock.* A qdisc that is no queue's own is what the kernel has at the root of a device: a
+//! packet that arrives takes the qdisc's lock, and so does a batch that leaves. The lock is an MCS
+//! lock, as the kernel's spin locks are under contention: threads get it in the order in which they
+//! asked, and each waits on a line of its own.
 
 use super::Load;
+use mcslock::raw::MutexNode;
+use mcslock::raw::yields::backoff::Mutex;
 use narrows_coordination::Limit;
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::{Config, Meter, Metering, Next, Qdisc, Spec, fifo, tbf};
@@ -39,16 +46,15 @@ impl Books {
 impl Lane {
     /// An empty queue, and all packets of `load` free.
     pub(super) fn new(load: Load, meter: Box<dyn Meter>) -> Self {
-        let pool = load.pool();
+        Self::build(load, Metering::Shared(meter), load.pool())
+    }
+
+    fn build(load: Load, metering: Metering, pool: u32) -> Self {
         let Limit { rate, burst, peak, backlog: limit } = load.limit();
         let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
         let fifo = Config::Fifo(fifo::Config::Packets(pool));
         let fifo = Spec::new(fifo);
-        let tbf = Spec {
-            metering: Metering::Shared(meter),
-            children: vec![fifo],
-            ..Spec::new(Config::Tbf(config))
-        };
+        let tbf = Spec { metering, children: vec![fifo], ..Spec::new(Config::Tbf(config)) };
         Self {
             qdisc: tbf.build(),
             packets: Packets::new(pool),
@@ -64,12 +70,27 @@ impl Lane {
     /// many left, and when to come back.
     #[inline]
     pub(super) fn turn(&mut self, now: Nanos) -> (u64, Next) {
-        let arrivals = self.free.len().min(BATCH);
-        self.offered += arrivals as u64;
-        for id in self.free.drain(self.free.len() - arrivals..) {
-            self.packets.arrive(id, self.packet_bytes, now);
-            self.qdisc.enqueue(&mut self.packets, id, now);
+        for _ in 0..BATCH {
+            if !self.arrive(now) {
+                break;
+            }
         }
+        self.depart(now)
+    }
+
+    /// A free packet arrives, if there is one. Returns whether there was.
+    #[inline]
+    fn arrive(&mut self, now: Nanos) -> bool {
+        let Some(id) = self.free.pop() else { return false };
+        self.offered += 1;
+        self.packets.arrive(id, self.packet_bytes, now);
+        self.qdisc.enqueue(&mut self.packets, id, now);
+        true
+    }
+
+    /// What may leave at `now` does, and is free again. How many left, and when to come back.
+    #[inline]
+    fn depart(&mut self, now: Nanos) -> (u64, Next) {
         self.out.clear();
         let next = self.qdisc.dequeue(&mut self.packets, now, &mut self.out);
         self.free.extend_from_slice(self.out.as_slice());
@@ -97,6 +118,50 @@ impl Lane {
             dropped: self.packets.drops().total(),
             queued: u64::from(self.qdisc.backlog().packets),
         }
+    }
+}
+
+/// One queue for all threads, behind one lock.
+pub(super) struct LockedLane(Mutex<Lane>);
+
+/// A thread that contends for a [`LockedLane`].
+pub(super) struct Contender<'a> {
+    lane: &'a LockedLane,
+    /// Where it waits for the lock.
+    node: MutexNode,
+    /// How often it has had the lock.
+    pub(super) sections: u64,
+}
+
+impl LockedLane {
+    /// An empty queue with a bucket of its own, and all packets of `threads` threads free.
+    pub(super) fn new(load: Load, threads: usize) -> Self {
+        let pool = load.pool().saturating_mul(threads as u32);
+        Self(Mutex::new(Lane::build(load, Metering::Own, pool)))
+    }
+
+    pub(super) fn books(self) -> Books {
+        self.0.into_inner().books()
+    }
+
+    pub(super) fn contender(&self) -> Contender<'_> {
+        Contender { lane: self, node: MutexNode::new(), sections: 0 }
+    }
+}
+
+impl Contender<'_> {
+    /// As [`Lane::turn`], with the lock for each packet that arrives, and for all that leave.
+    #[inline]
+    pub(super) fn turn(&mut self, now: Nanos) -> (u64, Next) {
+        let Self { lane: LockedLane(lane), node, sections } = self;
+        for _ in 0..BATCH {
+            *sections += 1;
+            if !lane.lock_with_then(node, |lane| lane.arrive(now)) {
+                break;
+            }
+        }
+        *sections += 1;
+        lane.lock_with_then(node, |lane| lane.depart(now))
     }
 }
 
@@ -150,6 +215,26 @@ mod tests {
                 assert!(books.queued <= BATCH as u64, "{strategy:?}: {books:?}");
                 assert_eq!(books.offered, TURNS * BATCH as u64, "{strategy:?}");
             }
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_queue_lose_no_packet() {
+        const TURNS: u64 = 200;
+        for load in Load::ALL {
+            let lane = LockedLane::new(load, 3);
+            let turn = &|thread: u64| {
+                let mut contender = lane.contender();
+                let now = |turn| Nanos::from_secs(1) + Nanos::from_micros(turn * 5 + thread);
+                (0..TURNS).map(|turn| contender.turn(now(turn)).0).sum::<u64>()
+            };
+            let left: u64 = std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    (0..3).map(|thread| scope.spawn(move || turn(thread))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            let books = lane.books();
+            assert!(books.balance() && books.left == left && left > 0, "{load:?}: {books:?}");
         }
     }
 

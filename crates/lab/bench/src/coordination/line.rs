@@ -9,11 +9,15 @@
 //! least cost of an update; an occasional one must fetch the line first and costs about a read
 //! more.
 //!
+//! *By number of threads.* A read is the mean over all pairs of as many cores: those that share a
+//! cache answer sooner than those that do not, and a core that looks at all others meets both. An
+//! update is contended by as many threads.
+//!
 //! All accesses are relaxed: the line is timed, not the order of surrounding accesses. Figures are
 //! medians over repeats, because an interrupted one is worthless.
 
 use super::cores::Cores;
-use super::report::Costs;
+use super::report::LineCosts;
 use crate::qdisc::median;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,27 +34,39 @@ const UPDATING: Duration = Duration::from_millis(5);
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Measures both, updates with up to `threads` threads but at least two. `None` with only one core:
-/// then no line ever moves.
-pub(super) fn costs(cores: &Cores, threads: usize) -> Result<Costs> {
-    if cores.len() < 2 {
-        return Ok(Costs { line_read_ns: None, line_update_ns: None, update_threads: 1 });
-    }
-    let threads = threads.clamp(2, cores.len());
-    let repeated = |measure: &dyn Fn() -> Result<f64>| {
-        (0..REPEATS).map(|_| measure()).collect::<Result<Vec<f64>>>().map(median)
-    };
-    Ok(Costs {
-        line_read_ns: Some(repeated(&|| read(cores))?),
-        line_update_ns: Some(repeated(&|| update(cores, threads))?),
-        update_threads: threads,
-    })
+/// Measures both for each of `threads`, numbers of threads in ascending order, that has at least two
+/// threads and a core for each. With one core alone no line ever moves.
+pub(super) fn curve(cores: &Cores, threads: &[usize]) -> Result<Vec<LineCosts>> {
+    let can = |threads: &usize| (2..=cores.len()).contains(threads);
+    let threads: Vec<usize> = threads.iter().copied().filter(can).collect();
+    let reads = reads(cores, threads.last().copied().unwrap_or(0))?;
+    let costs = threads.into_iter().map(|threads| {
+        let among: Vec<f64> =
+            reads.iter().filter(|(pair, _)| pair[1] < threads).map(|(_, ns)| *ns).collect();
+        let updates = (0..REPEATS).map(|_| update(cores, threads));
+        Ok(LineCosts {
+            threads,
+            line_read_ns: among.iter().sum::<f64>() / among.len() as f64,
+            line_update_ns: median(updates.collect::<Result<_>>()?),
+        })
+    });
+    costs.collect()
 }
 
-/// Nanoseconds a read.
-fn read(cores: &Cores) -> Result<f64> {
+/// For each pair of `threads` threads, the lower one first, the nanoseconds of a read.
+fn reads(cores: &Cores, threads: usize) -> Result<Vec<([usize; 2], f64)>> {
+    let pairs = (0..threads).flat_map(|second| (0..second).map(move |first| [first, second]));
+    let timed = pairs.map(|pair| {
+        let repeated = (0..REPEATS).map(|_| read(cores, pair)).collect::<Result<_>>()?;
+        Ok((pair, median(repeated)))
+    });
+    timed.collect()
+}
+
+/// Nanoseconds a read, between the cores of two threads.
+fn read(cores: &Cores, pair: [usize; 2]) -> Result<f64> {
     let [ping, pong] = [Line::default(), Line::default()];
-    let took = cores.together(2, |number| {
+    let took = cores.together(pair, |number| {
         let (own, other) = if number == 0 { (&ping, &pong) } else { (&pong, &ping) };
         let start = Instant::now();
         for trip in 1..=ROUND_TRIPS {
@@ -73,7 +89,7 @@ fn read(cores: &Cores) -> Result<f64> {
 fn update(cores: &Cores, threads: usize) -> Result<f64> {
     let line = Line::default();
     let per_second: f64 = cores
-        .together(threads, |_| {
+        .together(0..threads, |_| {
             let start = Instant::now();
             let mut updates = 0;
             while start.elapsed() < UPDATING {

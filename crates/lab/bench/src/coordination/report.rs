@@ -10,32 +10,34 @@ use std::fmt;
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// A row for each load, number of threads and strategy.
+    /// A row for each load, number of threads and system.
     pub rows: Vec<Row>,
-    /// The cost of a shared cache line on it.
-    pub costs: Costs,
+    /// The cost of a shared cache line on it, by number of threads; empty with one core or thread.
+    pub curve: Vec<LineCosts>,
     /// What the figures do not show, because of this machine or the given options.
     pub notes: Vec<String>,
 }
 
 /// The machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Machine {
+    /// The model of its cores, if the kernel says it.
+    pub cpu: Option<String>,
     /// Cores that this process may use.
     pub cores: usize,
     /// How many of them are physical; each is used once before any is used twice.
     pub physical_cores: usize,
 }
 
-/// One strategy under one load with one number of threads. Medians over rounds; figures a packet
+/// One system under one load with one number of threads. Medians over rounds; figures a packet
 /// are NaN (in JSON null) where not one left within the window.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The name of the strategy, or `qdisc-lock`: one queue for all, behind one lock.
     pub strategy: &'static str,
     /// `unbound` (64 bytes, 10 Tbit/s) or `bound` (1500 bytes, 10 Gbit/s).
     pub load: &'static str,
-    /// Threads, each with a queue and a meter of its own.
+    /// Threads, each with a queue and a meter of its own but in `qdisc-lock`.
     pub threads: usize,
     /// Million packets per second, all threads together.
     pub mpps: f64,
@@ -53,20 +55,20 @@ pub struct Row {
     pub jain: f64,
     /// Lines read a packet that another meter writes.
     pub contact_reads_per_packet: f64,
-    /// Atomic updates a packet of lines that every meter writes.
+    /// Atomic updates a packet of lines that every meter writes; how often the lock was taken.
     pub contact_updates_per_packet: f64,
 }
 
-/// The cost of a shared cache line.
+/// The cost of a cache line that so many threads share.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Costs {
+pub struct LineCosts {
+    /// How many.
+    pub threads: usize,
     /// Reading a line that another core has just written, in nanoseconds.
-    pub line_read_ns: Option<f64>,
+    pub line_read_ns: f64,
     /// Updating a line that all threads update all the time, in nanoseconds for which one of
     /// them has it.
-    pub line_update_ns: Option<f64>,
-    /// With how many threads.
-    pub update_threads: usize,
+    pub line_update_ns: f64,
 }
 
 /// Notes on a run with up to `threads` threads on `cores`.
@@ -75,8 +77,8 @@ pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     let available = cores.len();
     if available == 1 {
         notes.push(
-            "1 core: no two threads ever run at once, so contention, scaling, line_read_ns and \
-             line_update_ns could not be measured"
+            "1 core: no two threads ever run at once, so contention, scaling and the costs of a \
+             shared line could not be measured"
                 .to_owned(),
         );
     } else if threads < 2 {
@@ -92,7 +94,7 @@ pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
         let physical = cores.physical();
         notes.push(format!(
             "{available} cores are {physical} physical ones: beyond {physical} threads, threads \
-             share a physical core, which costs more than any strategy"
+             share a physical core, which costs more than any system here"
         ));
     }
     if cfg!(debug_assertions) {
@@ -113,12 +115,13 @@ impl fmt::Display for Report {
             table(f, &rows, load)?;
             writeln!(f)?;
         }
-        writeln!(f, "a cache line that cores share, in nanoseconds:")?;
-        let shown = |cost: Option<f64>| cost.map_or("not measured".into(), |ns| format!("{ns:.1}"));
-        writeln!(f, "  line_read_ns    {}", shown(self.costs.line_read_ns))?;
-        let threads = self.costs.update_threads;
-        let update = shown(self.costs.line_update_ns);
-        writeln!(f, "  line_update_ns  {update} ({threads} threads)")?;
+        if !self.curve.is_empty() {
+            writeln!(f, "a cache line that cores share, in nanoseconds:")?;
+            writeln!(f, "{:>7}  {:>12}  {:>14}", "threads", "line_read_ns", "line_update_ns")?;
+        }
+        for LineCosts { threads, line_read_ns, line_update_ns } in &self.curve {
+            writeln!(f, "{threads:>7}  {line_read_ns:>12.1}  {line_update_ns:>14.1}")?;
+        }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
@@ -133,7 +136,7 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[&Row], load: Load) -> fmt::Result {
     };
     writeln!(
         f,
-        "{:>7}  {:<8} {:>8} {:>9} {:>9} {:>7} {:>10} {:>6} {:>10} {:>12}",
+        "{:>7}  {:<10} {:>8} {:>9} {:>9} {:>7} {:>10} {:>6} {:>10} {:>12}",
         "threads",
         "strategy",
         "Mpps",
@@ -154,7 +157,7 @@ fn table(f: &mut fmt::Formatter<'_>, rows: &[&Row], load: Load) -> fmt::Result {
         };
         writeln!(
             f,
-            "{:>7}  {:<8} {:>8.3} {:>9.3} {:>9.1} {ratio:>7} {own:>10} {:>6.3} {:>10.4} {:>12.4}",
+            "{:>7}  {:<10} {:>8.3} {:>9.3} {:>9.1} {ratio:>7} {own:>10} {:>6.3} {:>10.4} {:>12.4}",
             row.threads,
             row.strategy,
             row.mpps,

@@ -1,4 +1,4 @@
-//! One strategy under one load with one number of threads, measured over a window.
+//! One system under one load with one number of threads, measured over a window.
 //!
 //! All threads count by one clock and within the same window, which opens when all of them
 //! have warmed up; no thread ends before it has closed, so contention lasts to the end.
@@ -8,10 +8,11 @@
 //! other threads and, on a busy machine, for other work.
 
 use super::cores::Cores;
-use super::lane::{Books, Lane};
+use super::lane::{Books, Contender, Lane, LockedLane};
 use super::load::Load;
+use super::system::System;
 use anyhow::{Context, Result, ensure};
-use narrows_coordination::{Coordination, Strategy, jain};
+use narrows_coordination::{Coordination, jain};
 use narrows_qdisc::{Contact, Contacts, Meter, Next, Probe};
 use narrows_units::Nanos;
 use std::ops::Range;
@@ -32,7 +33,7 @@ const EPOCH: Nanos = Nanos::from_secs(1);
 
 /// The measurement.
 pub(super) struct Trial {
-    pub(super) strategy: Strategy,
+    pub(super) system: System,
     pub(super) load: Load,
     pub(super) threads: usize,
     pub(super) window: Duration,
@@ -107,30 +108,61 @@ impl Gate {
     }
 }
 
+/// How a thread passes packets on.
+enum Way<'a> {
+    /// Through a queue of its own.
+    Own(Box<Lane>),
+    /// Through the queue of all threads.
+    Common(Contender<'a>),
+}
+
+impl Way<'_> {
+    #[inline]
+    fn turn(&mut self, now: Nanos) -> (u64, Next) {
+        match self {
+            Self::Own(lane) => lane.turn(now),
+            Self::Common(contender) => contender.turn(now),
+        }
+    }
+}
+
 impl Trial {
     /// Measures. Fails where threads cannot be started or pinned, and where packets got lost.
     pub(super) fn run(&self, cores: &Cores) -> Result<Outcome> {
         let window = nanos(self.window);
-        let coordination = Coordination::new(self.strategy, self.load.limit(), self.threads);
         let contacts = Arc::new(Contacts::default());
-        let clock = Clock(Instant::now());
-        let gate = Gate::default();
-        let shares_cores = self.threads > cores.len();
-        let work = |number: usize| -> Result<(Work, Books)> {
-            let pinned = cores.pin(number);
+        let coordination = match self.system {
+            System::Strategy(strategy) => {
+                Some(Coordination::new(strategy, self.load.limit(), self.threads))
+            }
+            System::QdiscLock => None,
+        };
+        let common = LockedLane::new(self.load, self.threads);
+        let way = |number: usize| {
+            let Some(coordination) = &coordination else { return Way::Common(common.contender()) };
             let meter = coordination.meter(number);
             let meter: Box<dyn Meter> = if self.watched {
                 Box::new(Probe::new(meter, Arc::clone(&contacts)))
             } else {
                 meter
             };
-            let mut lane = Lane::new(self.load, meter);
+            Way::Own(Box::new(Lane::new(self.load, meter)))
+        };
+        let clock = Clock(Instant::now());
+        let gate = Gate::default();
+        let shares_cores = self.threads > cores.len();
+        let work = |number: usize| -> Result<Done> {
+            let pinned = cores.pin(number);
+            let mut way = way(number);
             let opens = gate.pass().context("not all threads were started")?;
             pinned.context("cannot keep a thread on its core")?;
-            let work = work(&mut lane, clock, opens..opens + window, shares_cores);
-            Ok((work, lane.books()))
+            let work = work(&mut way, clock, opens..opens + window, shares_cores);
+            Ok(match way {
+                Way::Own(lane) => Done { work, books: Some(lane.books()), sections: 0 },
+                Way::Common(contender) => Done { work, books: None, sections: contender.sections },
+            })
         };
-        let done: Result<Vec<(Work, Books)>> = thread::scope(|scope| {
+        let done: Result<Vec<Done>> = thread::scope(|scope| {
             let mut threads = Vec::with_capacity(self.threads);
             for number in 0..self.threads {
                 let name = format!("bench-{number}");
@@ -154,25 +186,44 @@ impl Trial {
                 .collect()
         });
         let done = done?;
-        for (_, books) in &done {
+        let books: Vec<Books> = if coordination.is_some() {
+            done.iter().filter_map(|done| done.books).collect()
+        } else {
+            vec![common.books()]
+        };
+        for books in &books {
             ensure!(books.balance(), "packets got lost or doubled: {books:?}");
         }
+        let sections = done.iter().map(|done| done.sections).sum();
+        let contact = match self.system {
+            System::Strategy(_) => contacts.read(),
+            System::QdiscLock => Contact { reads: 0, updates: sections, locked: sections },
+        };
         Ok(Outcome {
             load: self.load,
             window,
-            threads: done.iter().map(|(work, _)| *work).collect(),
-            contact: contacts.read(),
-            left: done.iter().map(|(_, books)| books.left).sum(),
+            threads: done.iter().map(|done| done.work).collect(),
+            contact,
+            left: books.iter().map(|books| books.left).sum(),
         })
     }
 }
 
+/// What a thread has to tell.
+struct Done {
+    work: Work,
+    /// If its queue is its own.
+    books: Option<Books>,
+    /// How often it had the lock of the queue of all.
+    sections: u64,
+}
+
 /// Works until the window closes.
-fn work(lane: &mut Lane, clock: Clock, window: Range<Nanos>, shares_core: bool) -> Work {
+fn work(way: &mut Way<'_>, clock: Clock, window: Range<Nanos>, shares_core: bool) -> Work {
     let mut work = Work::default();
     let mut now = clock.now();
     while now < window.end {
-        let (left, next) = lane.turn(now);
+        let (left, next) = way.turn(now);
         let after = clock.now();
         if now >= window.start {
             work.packets += left;

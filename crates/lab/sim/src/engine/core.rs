@@ -10,10 +10,10 @@ use super::clock::Clock;
 use super::departures::{Departure, Departures};
 use super::io::{SimIo, Tally};
 use super::line::ContendedLine;
-use super::lock::Lock;
+use super::lock::{Lock, Sections};
 use super::shaper::Shaper;
 use crate::measure::Books;
-use crate::setup::{Cores, Costs};
+use crate::setup::{Cores, Costs, LockScope};
 use crate::traffic::{Offer, Source};
 use narrows_forwarding::PortId;
 use narrows_packet::{DropCounters, Headers};
@@ -142,6 +142,7 @@ impl Core {
     pub(super) fn step(
         &mut self,
         costs: &Costs,
+        scope: LockScope,
         line: &mut ContendedLine,
         lock: &mut Lock,
         departures: &mut Departures,
@@ -161,12 +162,20 @@ impl Core {
         let count = left.len() as u64;
         let sections = contact.locked - self.paid.locked;
         let updates = contact.updates - self.paid.updates - sections;
-        let unlocked = costs.step_ns
-            + costs.packet_ns * count as f64
-            + costs.drop_ns * (drops - self.drops) as f64
-            + costs.line_read_ns * (contact.reads - self.paid.reads) as f64
+        let dropped = drops - self.drops;
+        let packets = costs.packet_ns * count as f64 + costs.drop_ns * dropped as f64;
+        let lines = costs.line_read_ns * (contact.reads - self.paid.reads) as f64
             + line.update(self.number, touches, updates, costs.line_update_ns, costs.line_read_ns);
-        let work = unlocked + lock.take(self.number, touches, sections, unlocked, costs);
+        let (sections, unlocked) = match scope {
+            LockScope::Bucket => {
+                (Sections::of_bucket(sections, costs), costs.step_ns + packets + lines)
+            }
+            LockScope::Qdisc => {
+                (Sections::of_qdisc(count + dropped, packets, costs), costs.step_ns + lines)
+            }
+        };
+        let fetch = costs.line_read_ns;
+        let work = unlocked + lock.take(self.number, touches, sections, unlocked, fetch);
         self.drops = drops;
         self.paid = contact;
         // Time passes at any costs.

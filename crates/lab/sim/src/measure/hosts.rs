@@ -62,9 +62,10 @@ fn wanted(group: &Traffic, run: &Run) -> f64 {
     }
     let bytes = |bits_per_sec: u64| bits_per_sec as f64 / 8.0 * secs;
     match group.kind {
-        Kind::Constant(rate) | Kind::Uneven(rate) | Kind::Poisson(rate) => {
-            bytes(rate.bits_per_sec())
-        }
+        Kind::Constant(rate)
+        | Kind::Uneven(rate)
+        | Kind::Poisson(rate)
+        | Kind::Trace { load: rate, .. } => bytes(rate.bits_per_sec()),
         Kind::OnOff { rate, on, off } => {
             bytes(rate.bits_per_sec()) * on.as_secs_f64() / (on + off).as_secs_f64()
         }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 /// `finished` as one object: the scenario, and `rows`, one per run, each with its strategy, the
 /// point of the sweep by its paths, each measure by its name (`null` if there is no value), the
-/// paper's values, each queue's rate in percent of the limit, each traffic group's measures, and
-/// the workers' drops by reason.
+/// paper's values, each queue's rate in percent of the limit, each traffic group's measures, the
+/// costs of a core, and the workers' drops by reason.
 pub fn json(finished: &Finished<'_>) -> Value {
     let scenario = finished.scenario;
     let rows = finished.rows().map(|(case, outcome)| {
@@ -28,12 +28,13 @@ pub fn json(finished: &Finished<'_>) -> Value {
             (group.name.clone(), Value::Object(measures.collect()))
         });
         row.insert("groups".to_owned(), Value::Object(groups.collect()));
+        row.insert("costs".to_owned(), json!(case.setup.cores.costs));
         let drops = outcome.drops.iter().filter(|(_, packets)| *packets > 0);
         let drops = drops.map(|(reason, packets)| (reason.name().to_owned(), json!(packets)));
         row.insert("drops".to_owned(), Value::Object(drops.collect()));
         Value::Object(row)
     });
-    let more = [("cost_model", json!(scenario.costs)), ("measures", json!(scenario.measures))];
+    let more = [("measures", json!(scenario.measures))];
     object(&scenario.about, scenario.seed, more, rows)
 }
 

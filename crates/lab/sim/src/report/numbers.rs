@@ -41,6 +41,12 @@ pub(super) fn show_plain(value: f64) -> String {
     written(value, digits(value))
 }
 
+/// A cost that is the same everywhere, or from one to another.
+pub(super) fn show_costs(least: f64, most: f64) -> String {
+    let show = |ns: f64| if ns.fract() == 0.0 { ns.to_string() } else { show_plain(ns) };
+    if least == most { show(least) } else { format!("{} to {}", show(least), show(most)) }
+}
+
 /// How many decimals make some four digits.
 fn digits(value: f64) -> usize {
     match value.abs() {
@@ -72,5 +78,11 @@ mod tests {
         assert_eq!(show(Measure::P99Us, 12_345.6), "12346");
         assert_eq!(show(Measure::P99Us, 12.345), "12.35");
         assert_eq!(show(Measure::SettleUs, f64::INFINITY), "never");
+    }
+
+    #[test]
+    fn a_cost_that_varies_is_shown_from_the_least_to_the_most() {
+        assert_eq!(show_costs(1300.0, 1300.0), "1300");
+        assert_eq!(show_costs(112.5, 675.0), "112.5 to 675");
     }
 }

@@ -4,7 +4,8 @@
 use super::json::object;
 use super::table::empty;
 use super::{handed_over, numbers, titles};
-use crate::scenario::{Capacity, Finished, TreeOutcome, TreeScenario};
+use crate::scenario::{Capacity, CapacityPoint, Finished, TreeOutcome, TreeScenario};
+use crate::setup::Costs;
 use crate::tree::Outcome;
 use serde_json::{Map, Value, json};
 
@@ -15,13 +16,17 @@ pub fn table(finished: &Finished<'_, TreeScenario>) -> String {
     let mut lines = titles(&scenario.about);
     let table = match &scenario.capacity {
         Some(capacity) => {
-            let costs = &capacity.costs;
+            let costs = || capacity.points.iter().map(|point| point.costs);
+            let cost = |of: fn(Costs) -> f64| {
+                let least = costs().map(of).fold(f64::INFINITY, f64::min);
+                numbers::show_costs(least, costs().map(of).fold(0.0, f64::max))
+            };
             lines.push(format!(
                 "a core is busy {} ns a packet, {} ns a line read, {} ns a line updated{}; millions of packets a second",
-                costs.packet_ns,
-                costs.line_read_ns,
-                costs.line_update_ns,
-                handed_over(scenario.has_lock(), *costs)
+                cost(|it| it.packet_ns),
+                cost(|it| it.line_read_ns),
+                cost(|it| it.line_update_ns),
+                handed_over(scenario.has_lock().then(|| cost(|it| it.lock_handover_ns)), None)
             ));
             of_cores(finished, capacity)
         }
@@ -111,13 +116,20 @@ fn of_paper(capacity: &Capacity, system: &str, size: u64, cores: usize) -> Optio
 
 fn of_cores(finished: &Finished<'_, TreeScenario>, capacity: &Capacity) -> comfy_table::Table {
     let systems = systems(capacity);
+    let varies = capacity.points.iter().any(|it| it.line_factor != 1.0);
     let mut header = vec!["bytes".to_owned(), "cores".to_owned()];
+    if varies {
+        header.insert(1, "a line costs".to_owned());
+    }
     header.extend(systems.iter().map(|system| format!("paper, {system}")));
     header.extend(names(finished));
     let mut table = empty(header, 1);
     let rows = finished.outcomes.chunks(finished.scenario.schedulers.len());
-    for (load, outcomes) in capacity.loads.iter().zip(rows) {
+    for (CapacityPoint { load, line_factor, .. }, outcomes) in capacity.points.iter().zip(rows) {
         let mut cells = vec![load.frame.0.to_string(), load.cores.to_string()];
+        if varies {
+            cells.insert(1, format!("{line_factor} times"));
+        }
         cells.extend(systems.iter().map(|system| {
             let mpps = of_paper(capacity, system, load.frame.0, load.cores);
             mpps.map_or_else(String::new, numbers::show_plain)
@@ -140,12 +152,15 @@ pub fn json(finished: &Finished<'_, TreeScenario>) -> Value {
         match outcome {
             TreeOutcome::Rates(outcome) => of_run(scenario, &scheduler.name, outcome),
             TreeOutcome::Mpps(mpps) => {
-                let loads = scenario.capacity.as_ref().map(|it| &it.loads);
-                let load = loads.and_then(|loads| loads.get(number / schedulers.len()));
+                let points = scenario.capacity.as_ref().map(|it| &it.points);
+                let point = points.and_then(|points| points.get(number / schedulers.len()));
+                let load = point.map(|point| &point.load);
                 json!({
                     "strategy": scheduler.name,
                     "bytes": load.map(|load| load.frame.0),
                     "cores": load.map(|load| load.cores),
+                    "line_factor": point.map(|point| point.line_factor),
+                    "costs": point.map(|point| point.costs),
                     "mpps": mpps,
                 })
             }

@@ -2,21 +2,24 @@
 
 use super::error::{Place, ScenarioError, Wrong};
 use super::file::{
-    ChangeTable, ControlWord, FaultTable, File, KindWord, NextHopTable, PaperTable, StackWord,
-    StrategyRow, TrafficTable,
+    ChangeTable, ControlWord, FaultTable, File, KindWord, LockWord, NextHopTable, PaperTable,
+    StackWord, StrategyRow, TrafficTable,
 };
 use super::paths::{self, Override};
 use super::quantity::{Quantity, Scale};
-use super::{About, Case, Scenario, costs, headers};
+use super::traces::Traces;
+use super::{About, Case, Scenario, headers};
 use crate::setup::{
-    Change, Control, Cores, Costs, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup,
-    Spread, Stack, Traffic,
+    Change, Control, Cores, Fault, FaultKind, Kind, LockScope, MAX_QUEUES, NextHop, Port, Run,
+    Setup, Spread, Stack, Traffic,
 };
 use crate::tc;
 use narrows_tc::OfflineHost;
+use narrows_trace::Trace;
 use narrows_units::{Bytes, Nanos, Rate};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use toml::{Table, Value};
 
 /// The most runs of a scenario. More is a slip of the hand.
@@ -99,6 +102,7 @@ impl Reader<'_> {
             let wrong = Wrong::new("measures", "name at least one, as \"utilization\"");
             return Err(self.wrong(wrong, &Vec::new()));
         }
+        let traces = Traces::default();
         let mut cases: Vec<Case> = Vec::new();
         for point in &points {
             let here = self.at_point(&table, point)?;
@@ -108,17 +112,16 @@ impl Reader<'_> {
             });
             let at: Vec<(String, String)> = at.collect();
             for row in &rows {
-                let setup = setup(&here, row).map_err(|wrong| self.wrong(wrong, point))?;
+                let setup = setup(&here, row, &traces).map_err(|wrong| self.wrong(wrong, point))?;
                 let paper = paper(&file.paper, &here, &row.name);
                 cases.push(Case { strategy: row.name.clone(), at: at.clone(), setup, paper });
             }
         }
-        let measured = || (file.cores.costs.over(costs::measured()), 1);
-        let first = cases.first().map(|case| (case.setup.cores.costs, case.setup.seed));
-        let (costs, seed) = first.unwrap_or_else(measured);
+        // There is a row and a point at least.
+        let seed = cases.first().map_or(1, |case| case.setup.seed);
         let File { title, source, measures, group_measures, .. } = file;
         let about = About::new(self.name, title, source);
-        Ok(Scenario { about, measures, group_measures, seed, costs, cases })
+        Ok(Scenario { about, measures, group_measures, seed, cases })
     }
 
     /// The file's table, if its keys and their types are right.
@@ -304,8 +307,8 @@ fn paper(
     paper.iter().filter(applies).map(|entry| (entry.measure, entry.value)).collect()
 }
 
-/// The setup that `table` describes for the strategy `row`.
-fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
+/// The setup that `table` describes for the strategy `row`, with traces from `traces`.
+fn setup(table: &Table, row: &StrategyRow, traces: &Traces) -> Result<Setup, Wrong> {
     let file = resolve(table, row)?;
     let rate = file.port.rate.rate().map_err(at("port.rate"))?;
     let frame = file.traffic.iter().enumerate().map(|(number, traffic)| {
@@ -321,8 +324,7 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
     };
 
     let port = port(&file, rate)?;
-    let costs = file.cores.costs.over(costs::measured());
-    check_costs(costs)?;
+    let costs = file.cores.costs(port.queues)?;
     let cores = Cores {
         jitter: optional(&file.cores.jitter, "cores.jitter")?.unwrap_or_default(),
         clock_offset: optional(&file.cores.clock_offset, "cores.clock_offset")?.unwrap_or_default(),
@@ -332,10 +334,6 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
     if file.traffic.is_empty() {
         return Err(Wrong::new("traffic", "nothing is offered: write at least one [[traffic]]"));
     }
-    let traffic = file.traffic.iter().enumerate();
-    let traffic = traffic
-        .map(|(number, group)| traffic_group(group, number, port.queues, scale))
-        .collect::<Result<Vec<_>, _>>()?;
     let run = Run {
         warmup: optional(&file.run.warmup, "run.warmup")?.unwrap_or_default(),
         length: time(&file.run.length, "run.length")?,
@@ -348,20 +346,26 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
         let message = format!("the run is over by then: write less than {}", run.end());
         return Err(Wrong::new("run.event", message));
     }
+    let seed = match &file.run.seed {
+        Some(seed) => seed.number(0, i64::MAX as u64).map_err(at("run.seed"))?,
+        None => 1,
+    };
+    let mut traces = Replayed { known: traces, length: run.end(), seed, used: Vec::new() };
+    let traffic = file.traffic.iter().enumerate();
+    let traffic = traffic
+        .map(|(number, group)| traffic_group(group, number, port.queues, scale, &mut traces))
+        .collect::<Result<Vec<_>, _>>()?;
     let faults = file.fault.iter().enumerate();
     let faults = faults
         .map(|(number, table)| fault(table, number, port.queues, scale))
         .collect::<Result<Vec<_>, _>>()?;
     let next_hop = file.next_hop.as_ref().map(|table| next_hop(table, scale)).transpose()?;
-    let seed = match &file.run.seed {
-        Some(seed) => seed.number(0, i64::MAX as u64).map_err(at("run.seed"))?,
-        None => 1,
-    };
     let changes = file.change.iter().enumerate();
     let changes = changes
         .map(|(number, table)| change(table, number, scale))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Setup { seed, port, cores, traffic, next_hop, run, faults, changes })
+    let traces = traces.used;
+    Ok(Setup { seed, port, cores, traffic, next_hop, run, faults, changes, traces })
 }
 
 /// Reports the path of a mistake.
@@ -457,7 +461,11 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
         return Err(Wrong::new("port.weights", message));
     }
     let qdisc = qdisc(&table.qdisc).map_err(at("port.qdisc"))?;
-    Ok(Port { queues, rate, qdisc, weights: weights.clone() })
+    let lock = match table.lock {
+        LockWord::Bucket => LockScope::Bucket,
+        LockWord::Qdisc => LockScope::Qdisc,
+    };
+    Ok(Port { queues, rate, qdisc, weights: weights.clone(), lock })
 }
 
 /// The words of `text`, if `tc` takes them.
@@ -466,13 +474,6 @@ fn qdisc(text: &str) -> Result<Vec<String>, String> {
     let taken = tc::execute(&mut OfflineHost::default(), "sim", &words);
     taken.map_err(|why| format!("\"{}\": {why}", words.join(" ")))?;
     Ok(words)
-}
-
-fn check_costs(costs: Costs) -> Result<(), Wrong> {
-    if costs.all().all(|cost| (0.0..=1e9).contains(&cost)) {
-        return Ok(());
-    }
-    Err(Wrong::new("cores.costs", "a cost is 0 to 1e9 nanoseconds"))
 }
 
 fn sizes(table: &TrafficTable, path: &str) -> Result<Vec<(u32, f64)>, Wrong> {
@@ -507,6 +508,7 @@ fn traffic_group(
     number: usize,
     queues: usize,
     scale: Scale,
+    traces: &mut Replayed<'_>,
 ) -> Result<Traffic, Wrong> {
     let path = |key: &str| format!("traffic.{number}.{key}");
     let time = |quantity: &Option<Quantity>, key: &str| {
@@ -517,9 +519,14 @@ fn traffic_group(
     if stop <= start {
         return Err(Wrong::new(path("stop"), format!("it starts at {start}: write a later time")));
     }
-    let flows = match &table.flows {
-        Some(flows) => flows.number(1, MAX_FLOWS).map_err(at(path("flows")))? as u32,
-        None => queues as u32,
+    let kind = kind(table, number, scale, traces)?;
+    let flows = match (kind, &table.flows) {
+        (Kind::Trace { .. }, _) => {
+            own_of_trace(table, number)?;
+            traces.used.last().map_or(0, |trace| trace.flows().len() as u32)
+        }
+        (_, Some(flows)) => flows.number(1, MAX_FLOWS).map_err(at(path("flows")))? as u32,
+        (_, None) => queues as u32,
     };
     let some_time = |quantity: &Option<Quantity>, key: &str| match time(quantity, key)? {
         Some(Nanos::ZERO) => Err(Wrong::new(path(key), "write more than no time at all")),
@@ -527,7 +534,7 @@ fn traffic_group(
     };
     Ok(Traffic {
         name: table.name.clone().unwrap_or_else(|| format!("traffic.{number}")),
-        kind: kind(table, number, scale)?,
+        kind,
         flows,
         start,
         stop,
@@ -540,14 +547,53 @@ fn traffic_group(
 }
 
 /// How it is sent; keys that mean nothing for the kind are refused.
-fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong> {
+/// Complains of what a trace has itself.
+fn own_of_trace(table: &TrafficTable, number: usize) -> Result<(), Wrong> {
+    let given = [
+        ("flows", table.flows.is_some()),
+        ("size", table.size.is_some()),
+        ("sizes", table.sizes.is_some()),
+        ("source_hosts", table.source_hosts.is_some()),
+        ("destination_hosts", table.destination_hosts.is_some()),
+        ("dscp", table.dscp.is_some()),
+        ("ecn", table.ecn),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            let message = "a trace has its own flows, sizes and headers: leave it out";
+            Err(Wrong::new(format!("traffic.{number}.{key}"), message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The traces that a set-up replays.
+struct Replayed<'a> {
+    known: &'a Traces,
+    length: Nanos,
+    seed: u64,
+    used: Vec<Arc<Trace>>,
+}
+
+fn kind(
+    table: &TrafficTable,
+    number: usize,
+    scale: Scale,
+    traces: &mut Replayed<'_>,
+) -> Result<Kind, Wrong> {
     let path = |key: &str| format!("traffic.{number}.{key}");
     let word = table.kind;
-    let given: [(&str, bool, &[KindWord]); 9] = [
+    let given: [(&str, bool, &[KindWord]); 10] = [
         (
             "load",
             table.load.is_some(),
-            &[KindWord::Constant, KindWord::Uneven, KindWord::Poisson, KindWord::OnOff],
+            &[
+                KindWord::Constant,
+                KindWord::Uneven,
+                KindWord::Poisson,
+                KindWord::OnOff,
+                KindWord::Trace,
+            ],
         ),
         ("on", table.on.is_some(), &[KindWord::OnOff]),
         ("off", table.off.is_some(), &[KindWord::OnOff]),
@@ -557,10 +603,11 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
         ("interval", table.interval.is_some(), &[KindWord::Ping]),
         ("pace", table.pace.is_some(), &[KindWord::Backlogged]),
         ("queued", table.queued.is_some(), &[KindWord::Backlogged]),
+        ("trace", table.trace.is_some(), &[KindWord::Trace]),
     ];
     for (key, given, kinds) in given {
         if given && !kinds.contains(&word) {
-            let message = "this kind of traffic has no such key: constant, uneven and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, backlogged has pace and queued, ping has interval";
+            let message = "this kind of traffic has no such key: constant, uneven and poisson have load, on-off has load, on and off, tcp has stack, control and rtt, backlogged has pace and queued, ping has interval, trace has trace and load";
             return Err(Wrong::new(path(key), message));
         }
     }
@@ -608,6 +655,16 @@ fn kind(table: &TrafficTable, number: usize, scale: Scale) -> Result<Kind, Wrong
             Kind::Backlogged { pace: pace.load(scale.limit).map_err(at(path("pace")))?, queued }
         }
         KindWord::Ping => Kind::Ping { interval: time(&table.interval, "interval", "1ms")? },
+        KindWord::Trace => {
+            let name = table.trace.as_ref().ok_or_else(|| missing("trace", "FILE.pcap"))?;
+            let load = table.load.as_ref().map(|_| load()).transpose()?;
+            let (trace, load) = traces
+                .known
+                .get(name, load, traces.length, traces.seed)
+                .map_err(at(path("trace")))?;
+            traces.used.push(trace);
+            Kind::Trace { number: traces.used.len() - 1, load }
+        }
     })
 }
 

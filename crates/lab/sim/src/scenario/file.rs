@@ -3,6 +3,9 @@
 //! The types here define the keys and their types; `cases.rs` reads their values, once sweeps and
 //! templates have been resolved.
 
+use super::costs;
+use super::error::Wrong;
+use super::overridden::at;
 use super::quantity::Quantity;
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::Costs;
@@ -56,9 +59,20 @@ pub(super) struct PortTable {
     pub(super) qdisc: String,
     #[serde(default)]
     pub(super) weights: Vec<f64>,
+    #[serde(default)]
+    pub(super) lock: LockWord,
     /// Other names of templates: `{burst}`, `{sync}`.
     #[serde(flatten)]
     pub(super) words: BTreeMap<String, Quantity>,
+}
+
+/// What a lock protects, where a strategy has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LockWord {
+    #[default]
+    Bucket,
+    Qdisc,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -67,8 +81,26 @@ pub(super) struct CoresTable {
     pub(super) jitter: Option<Quantity>,
     pub(super) clock_offset: Option<Quantity>,
     pub(super) staleness: Option<Quantity>,
+    /// The machine whose lines they share: a name, or a file of `narrows bench coordination
+    /// --json`.
+    pub(super) machine: Option<String>,
+    /// What a shared line costs, times this.
+    pub(super) line_factor: Option<f64>,
     #[serde(default)]
     pub(super) costs: CostsTable,
+}
+
+impl CoresTable {
+    /// The costs of `cores` cores.
+    pub(super) fn costs(&self, cores: usize) -> Result<Costs, Wrong> {
+        let shared = costs::on(self.machine.as_deref(), cores).map_err(at("cores.machine"))?;
+        let shared = costs::times(shared, self.line_factor).map_err(at("cores.line_factor"))?;
+        let costs = self.costs.over(shared);
+        if costs.all().all(|cost| (0.0..=1e9).contains(&cost)) {
+            return Ok(costs);
+        }
+        Err(Wrong::new("cores.costs", "a cost is 0 to 1e9 nanoseconds"))
+    }
 }
 
 /// Differences from the measured cost model.
@@ -81,6 +113,7 @@ pub(super) struct CostsTable {
     line_read_ns: Option<f64>,
     line_update_ns: Option<f64>,
     lock_handover_ns: Option<f64>,
+    qdisc_handover_ns: Option<f64>,
 }
 
 impl CostsTable {
@@ -92,6 +125,7 @@ impl CostsTable {
             line_read_ns: self.line_read_ns.unwrap_or(measured.line_read_ns),
             line_update_ns: self.line_update_ns.unwrap_or(measured.line_update_ns),
             lock_handover_ns: self.lock_handover_ns.unwrap_or(measured.lock_handover_ns),
+            qdisc_handover_ns: self.qdisc_handover_ns.unwrap_or(measured.qdisc_handover_ns),
         }
     }
 }
@@ -126,6 +160,8 @@ pub(super) struct TrafficTable {
     pub(super) dscp: Option<Quantity>,
     #[serde(default)]
     pub(super) ecn: bool,
+    /// A capture file, or `bursty`.
+    pub(super) trace: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -138,6 +174,7 @@ pub(super) enum KindWord {
     Tcp,
     Backlogged,
     Ping,
+    Trace,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -49,12 +49,21 @@ pub struct TreeScenario {
 /// How many packets pass.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Capacity {
-    /// By size, and among them by number of cores.
-    pub loads: Vec<Load>,
-    /// How long cores are busy with what.
-    pub costs: Costs,
+    /// By size, among them by what lines cost, and among them by number of cores.
+    pub points: Vec<CapacityPoint>,
     /// What the paper has.
     pub paper: Vec<CapacityPaper>,
+}
+
+/// The cores that pass packets, and what they are like.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CapacityPoint {
+    /// Their load.
+    pub load: Load,
+    /// What shared lines cost, as a multiple of the machine's costs.
+    pub line_factor: f64,
+    /// How long they are busy with what.
+    pub costs: Costs,
 }
 
 /// The paper's values for a phase.
@@ -157,9 +166,19 @@ struct PhaseTable {
 struct CapacityTable {
     sizes: Vec<u64>,
     cores: Vec<u64>,
+    /// The machine whose lines they share: a name, or a file of `narrows bench coordination
+    /// --json`.
+    machine: Option<String>,
+    /// What a shared line costs, times each of these.
+    #[serde(default = "as_measured")]
+    line_factors: Vec<f64>,
     length: Quantity,
     #[serde(default)]
     paper: Vec<CapacityPaper>,
+}
+
+fn as_measured() -> Vec<f64> {
+    vec![1.0]
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -192,7 +211,7 @@ impl Runs for TreeScenario {
     }
 
     fn count(&self) -> usize {
-        self.schedulers.len() * self.capacity.as_ref().map_or(1, |it| it.loads.len())
+        self.schedulers.len() * self.capacity.as_ref().map_or(1, |it| it.points.len())
     }
 
     fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<TreeOutcome, String> {
@@ -200,8 +219,8 @@ impl Runs for TreeScenario {
         let failed = |why| format!("{}, seed {}: {why}", scheduler.name, self.setup.seed);
         match &self.capacity {
             None => tree::run(&self.setup, scheduler, tell).map(TreeOutcome::Rates),
-            Some(Capacity { loads, costs, .. }) => {
-                let load = &loads[number / self.schedulers.len()];
+            Some(Capacity { points, .. }) => {
+                let CapacityPoint { load, costs, .. } = &points[number / self.schedulers.len()];
                 capacity::run(scheduler, load, costs).map(TreeOutcome::Mpps)
             }
         }
@@ -300,18 +319,26 @@ fn capacity(table: &CapacityTable, setup: &Setup, scale: Scale) -> Result<Capaci
     if length == Nanos::ZERO {
         return Err("write a length above 0".to_owned());
     }
-    let mut loads = Vec::new();
+    if table.line_factors.is_empty() {
+        return Err("name one of line_factors at least, as [1.0]".to_owned());
+    }
+    let mut points = Vec::new();
     for &size in &table.sizes {
-        for &cores in &table.cores {
-            if !(64..=SIZE_MOST).contains(&size) || !(1..=CORES_MOST).contains(&cores) {
-                return Err(format!(
-                    "{size} bytes on {cores} cores: write 64 to {SIZE_MOST} on 1 to {CORES_MOST}"
-                ));
+        for &line_factor in &table.line_factors {
+            for &cores in &table.cores {
+                if !(64..=SIZE_MOST).contains(&size) || !(1..=CORES_MOST).contains(&cores) {
+                    return Err(format!(
+                        "{size} bytes on {cores} cores: write 64 to {SIZE_MOST} on 1 to {CORES_MOST}"
+                    ));
+                }
+                let classes = setup.apps.iter().map(|app| app.class).collect();
+                let (frame, cores, line) = (Bytes(size), cores as usize, setup.line);
+                let costs = costs::on(table.machine.as_deref(), cores)?;
+                let costs = costs::times(costs, Some(line_factor))?;
+                let load = Load { classes, frame, cores, line, length };
+                points.push(CapacityPoint { load, line_factor, costs });
             }
-            let classes = setup.apps.iter().map(|app| app.class).collect();
-            let (frame, cores, line) = (Bytes(size), cores as usize, setup.line);
-            loads.push(Load { classes, frame, cores, line, length });
         }
     }
-    Ok(Capacity { loads, costs: costs::measured(), paper: table.paper.clone() })
+    Ok(Capacity { points, paper: table.paper.clone() })
 }

@@ -7,7 +7,7 @@
 //!
 //! *Non-goals.* Firewall marks, other link layers than Ethernet, ACKs: none passes the shaper.
 
-use crate::setup::{Setup, Traffic};
+use crate::setup::{Kind, Setup, Traffic};
 use crate::traffic::seed::{Purpose, hash};
 use narrows_packet::{Ecn, Headers};
 
@@ -23,7 +23,10 @@ pub(crate) fn of_flows(setup: &Setup) -> Vec<Headers> {
     let groups = (0..).zip(&setup.traffic);
     groups
         .flat_map(|(group, traffic)| {
-            (0..traffic.flows).map(move |flow| of_flow(setup.seed, group, traffic, flow))
+            (0..traffic.flows).map(move |flow| match traffic.kind {
+                Kind::Trace { number, .. } => setup.traces[number].flows()[flow as usize],
+                _ => of_flow(setup.seed, group, traffic, flow),
+            })
         })
         .collect()
 }
@@ -58,7 +61,7 @@ pub(crate) fn host_of(flow: u32, flows: u32, hosts: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::{HeaderFields, Kind, Spread};
+    use crate::setup::{HeaderFields, Spread};
     use narrows_units::Nanos;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

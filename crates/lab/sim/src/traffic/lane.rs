@@ -161,7 +161,9 @@ fn pace(kind: Kind, share: Share) -> Pace {
         | Kind::Poisson(rate)
         | Kind::OnOff { rate, .. } => Pace::of_rate(rate.bits_per_sec(), share),
         Kind::Ping { interval } => Pace::of_interval(interval),
-        // These react to departures and not to a clock.
-        Kind::Tcp { .. } | Kind::Backlogged { .. } => Pace::of_interval(Nanos::MAX),
+        // These react to departures, or have times of their own.
+        Kind::Tcp { .. } | Kind::Backlogged { .. } | Kind::Trace { .. } => {
+            Pace::of_interval(Nanos::MAX)
+        }
     }
 }

@@ -63,6 +63,16 @@ fn check(setup: &Setup, group: &Traffic) -> Result<(), String> {
             Err(format!("a ping each {interval}; the shortest interval is {SHORTEST}"))
         }
         Kind::Ping { .. } => Ok(()),
+        Kind::Trace { number, load } => {
+            let flows = setup.traces.get(number).map_or(0, |trace| trace.flows().len());
+            if flows != group.flows as usize {
+                return Err(format!(
+                    "{} flows, and its trace has {flows}; give as many",
+                    group.flows
+                ));
+            }
+            check_rate(load)
+        }
         Kind::Backlogged { pace, queued } => {
             if group.sizes.len() != 1 {
                 return Err("backlogged flows send frames of one length; give one".into());
@@ -137,9 +147,11 @@ fn check_moves(group: &Traffic) -> Result<(), String> {
     if group.respread.is_none() && group.lifetime.is_none() {
         return Ok(());
     }
-    if matches!(group.kind, Kind::Tcp { .. } | Kind::Backlogged { .. }) {
+    if matches!(group.kind, Kind::Tcp { .. } | Kind::Backlogged { .. } | Kind::Trace { .. }) {
         return Err(
-            "TCP and backlogged flows stay where they are; leave respread and lifetime out".into(),
+            "flows of TCP, of a trace, and backlogged ones stay where they are; leave respread and \
+             lifetime out"
+                .into(),
         );
     }
     if let Some(every) = group.respread.filter(|&every| every < SHORTEST) {

@@ -121,6 +121,7 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
         line_read_ns: 100.0,
         line_update_ns: 20.0,
         lock_handover_ns: 100.0,
+        qdisc_handover_ns: 100.0,
     };
     let mpps = |keeper, cores| {
         let load = capacity::Load {
@@ -154,6 +155,7 @@ fn forty_cores_pass_95_percent_of_forty_times_one_core_through_a_tree_of_depth_4
         line_read_ns: 225.0,
         line_update_ns: 25.0,
         lock_handover_ns: 135.0,
+        qdisc_handover_ns: 135.0,
     };
     let policy = include_str!("../../scenarios/four-levels.tc").to_owned();
     let scheduler = Scheduler { policy, ..scheduler(TreeStrategy::Fair, false) };

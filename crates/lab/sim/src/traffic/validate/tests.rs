@@ -10,6 +10,7 @@ fn setup(group: Traffic) -> Setup {
         line_read_ns: 0.,
         line_update_ns: 0.,
         lock_handover_ns: 0.,
+        qdisc_handover_ns: 0.,
     };
     Setup {
         seed: 1,
@@ -18,6 +19,7 @@ fn setup(group: Traffic) -> Setup {
             rate: Rate::from_bits_per_sec(1_000_000_000),
             qdisc: Vec::new(),
             weights: Vec::new(),
+            lock: Default::default(),
         },
         cores: Cores {
             jitter: Nanos::ZERO,
@@ -30,6 +32,7 @@ fn setup(group: Traffic) -> Setup {
         run: Run { warmup: Nanos::ZERO, length: Nanos::from_secs(1), event: None },
         faults: Vec::new(),
         changes: Vec::new(),
+        traces: Vec::new(),
     }
 }
 
