@@ -36,6 +36,18 @@ pub struct Port {
     pub qdisc: Vec<String>,
     /// By queue, how much it counts for; empty if all count the same.
     pub weights: Vec<f64>,
+    /// What a step sends.
+    pub sends: Sends,
+}
+
+/// What a core sends in a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sends {
+    /// Everything that is due, as our workers do.
+    #[default]
+    AllDue,
+    /// Packets that leave at one and the same time, as the published structures do.
+    SlotBySlot,
 }
 
 /// The most virtual cores.

@@ -1,7 +1,7 @@
 //! TCP over the simplest bottleneck there is: a queue that drains at a rate.
 
 use narrows_sim::setup::{
-    Control, Cores, Costs, Kind, NextHop, Port, Run, Setup, Spread, Stack, Traffic,
+    Control, Cores, Costs, Kind, NextHop, Port, Run, Sends, Setup, Spread, Stack, Traffic,
 };
 use narrows_sim::traffic::{ClosedLoop, Delivery, Offer, load, validate};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -36,7 +36,13 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
     };
     Setup {
         seed: 3,
-        port: Port { queues: 4, rate: RATE, qdisc: Vec::new(), weights: Vec::new() },
+        port: Port {
+            queues: 4,
+            rate: RATE,
+            qdisc: Vec::new(),
+            weights: Vec::new(),
+            sends: Sends::AllDue,
+        },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic: vec![group],
         next_hop: Some(NextHop { rate: RATE, buffer: Bytes(BDP), mark_above: Some(Bytes(BDP)) }),

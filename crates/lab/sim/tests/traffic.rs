@@ -1,6 +1,6 @@
 //! Open-loop traffic: how much of it comes, when, and where.
 
-use narrows_sim::setup::{Cores, Costs, Kind, Port, Run, Setup, Spread, Traffic};
+use narrows_sim::setup::{Cores, Costs, Kind, Port, Run, Sends, Setup, Spread, Traffic};
 use narrows_sim::traffic::{Offer, load, validate};
 use narrows_units::{Nanos, Rate};
 use proptest::prelude::*;
@@ -38,7 +38,13 @@ fn setup(queues: usize, traffic: Vec<Traffic>) -> Setup {
     };
     Setup {
         seed: 7,
-        port: Port { queues, rate: Rate::default(), qdisc: Vec::new(), weights: Vec::new() },
+        port: Port {
+            queues,
+            rate: Rate::default(),
+            qdisc: Vec::new(),
+            weights: Vec::new(),
+            sends: Sends::AllDue,
+        },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic,
         next_hop: None,

@@ -193,7 +193,7 @@ mod tests {
 
     fn port(queues: usize, qdisc: &str) -> setup::Port {
         let (rate, qdisc) = (Rate::default(), words(qdisc));
-        setup::Port { queues, rate, qdisc, weights: Vec::new() }
+        setup::Port { queues, rate, qdisc, weights: Vec::new(), sends: setup::Sends::AllDue }
     }
 
     fn shapers(queues: usize, words: &str, shortest: u32) -> Vec<Shaper> {

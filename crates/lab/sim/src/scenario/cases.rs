@@ -211,7 +211,7 @@ fn read_file(table: &Table) -> Result<File, Wrong> {
             return Err(Wrong::new(
                 format!("port.{word}"),
                 format!(
-                    "unknown key `{word}`: in [port] there are queues, rate, qdisc and weights, and what a template names, as {mark} in qdisc"
+                    "unknown key `{word}`: in [port] there are queues, rate, qdisc, weights and sends, and what a template names, as {mark} in qdisc"
                 ),
             ));
         }
@@ -457,7 +457,7 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
         return Err(Wrong::new("port.weights", message));
     }
     let qdisc = qdisc(&table.qdisc).map_err(at("port.qdisc"))?;
-    Ok(Port { queues, rate, qdisc, weights: weights.clone() })
+    Ok(Port { queues, rate, qdisc, weights: weights.clone(), sends: table.sends.into() })
 }
 
 /// The words of `text`, if `tc` takes them.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::setup::{Cores, Costs, NextHop, Port, Run};
+use crate::setup::{Cores, Costs, NextHop, Port, Run, Sends};
 use narrows_units::Bytes;
 
 fn setup(group: Traffic) -> Setup {
@@ -18,6 +18,7 @@ fn setup(group: Traffic) -> Setup {
             rate: Rate::from_bits_per_sec(1_000_000_000),
             qdisc: Vec::new(),
             weights: Vec::new(),
+            sends: Sends::AllDue,
         },
         cores: Cores {
             jitter: Nanos::ZERO,
