@@ -28,7 +28,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use work::{CakeWork, TreeFootprint, WheelsWork, counted};
+use work::{CakeWork, TreeFootprint, WheelsFootprint, WheelsWork, counted};
 
 /// Measure costs on this machine, each beside its peers in the same run.
 #[derive(Args)]
@@ -107,6 +107,7 @@ enum What {
     Verdict(Verdict),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
+    WheelsFootprint(WheelsFootprint),
     WheelsWork(WheelsWork),
 }
 
@@ -147,6 +148,7 @@ impl Bench {
             What::Verdict(verdict) => verdict.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),
+            What::WheelsFootprint(work) => work.execute(),
             What::WheelsWork(work) => work.execute(),
         }
     }
@@ -798,7 +800,8 @@ impl Balance {
 /// 100 ns up to 10 s), the qdisc `fq`, a binary heap, and as lower bounds a FIFO that ignores times
 /// and `order`, a ring of numbers that shows the cost of packet memory alone. 100 Gbit/s of
 /// 1500-byte packets in virtual time: each packet that leaves is inserted again as the next packet
-/// of its flow. Then one packet at a time, after pauses of up to 9 s.
+/// of its flow. Then one packet at a time, after pauses of up to 9 s, and the memory of the wheels
+/// with the parameters of FlowBundler's paper.
 ///
 /// Rates: `equal`, or a `mix` of 10 Kbit/s to 10 Gbit/s (bounded Pareto, 100 Gbit/s in all). Modes:
 /// `drain` dequeues every 3840 ns, the time of 32 packets, `poll` every 120 ns, the time of one.
@@ -830,8 +833,11 @@ impl Wheels {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let counted = counted(self.no_instructions, "wheels-work")?;
         let repeats = self.repeats as usize;
+        let arguments = vec!["bench".to_owned(), "wheels-footprint".to_owned()];
+        let weighed = Some(Program { path: std::env::current_exe()?, arguments });
+        let flows = self.flows;
         let options =
-            wheels::Options { flows: self.flows, repeats, counted, ..wheels::Options::default() };
+            wheels::Options { flows, repeats, counted, weighed, ..wheels::Options::default() };
         let progress = RefCell::new(Progress::over(wheels::steps(&options)));
         let mut is_first = true;
         let show = |rows: &[wheels::Row]| {

@@ -20,11 +20,13 @@
 //!
 //! *Memory* is each structure's own, without packets and flows; untouched memory does not count. A
 //! structure with a slot for everything within its horizon keeps touching new ones until it has
-//! turned once; these page faults are included.
+//! turned once; these page faults are included. What structures take with the paper's parameters is
+//! [weighed](Weighed) apart.
 //!
 //! Non-goals: who stamps packets, real rings, several cores.
 
 mod fair;
+mod footprint;
 mod gap;
 mod heap;
 mod line;
@@ -36,6 +38,7 @@ mod subject;
 mod witness;
 mod work;
 
+pub use footprint::{Footprint, Row as MemoryRow, Weighed};
 pub use gap::Row as GapRow;
 pub use plan::Plan;
 pub use rates::Rates;
@@ -70,6 +73,10 @@ pub struct Options {
     /// What to run under valgrind: a program that takes a structure's name, flows, rates, mode and
     /// packets, and does [`Work::run`]. None to count no instructions.
     pub counted: Option<Program>,
+    /// What weighs a structure in a process of its own: a program that takes a structure's name and
+    /// the length of a slot in nanoseconds, and prints [`Weighed::measure`] as JSON. None to weigh
+    /// nothing.
+    pub weighed: Option<Program>,
 }
 
 impl Default for Options {
@@ -81,6 +88,7 @@ impl Default for Options {
             repeats: 21,
             watched: 12_000_000,
             counted: None,
+            weighed: None,
         }
     }
 }
@@ -89,7 +97,7 @@ impl Default for Options {
 pub fn steps(options: &Options) -> u64 {
     let groups = options.flows.len() * Rates::ALL.len() * Mode::ALL.len();
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
-    (groups * (2 + counts)) as u64 + 1
+    (groups * (2 + counts)) as u64 + 1 + u64::from(options.weighed.is_some())
 }
 
 /// Measures. Calls `begin` with the title of each step at its start, and `measured` with the rows
@@ -135,7 +143,12 @@ pub fn run(
     }
     begin("after a pause");
     let gaps = gap::run(options.repeats);
-    Ok(Report { rows, gaps, notes: report::notes(options.counted.is_some()) })
+    let mut memory = Vec::new();
+    if let Some(program) = &options.weighed {
+        begin("memory");
+        memory = footprint::run(program)?;
+    }
+    Ok(Report { rows, gaps, memory, notes: report::notes(options.counted.is_some()) })
 }
 
 /// The measurements of a structure.

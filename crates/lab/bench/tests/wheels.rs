@@ -67,10 +67,20 @@ fn a_structure_does_as_much_work_as_is_asked_for_and_a_batch_more_at_most() {
     });
 }
 
+/// A quick run with these numbers of flows, without other programs.
+fn few(flows: &[u32]) -> Options {
+    Options {
+        flows: flows.to_vec(),
+        packets: 1000,
+        repeats: 1,
+        watched: 1000,
+        ..Options::default()
+    }
+}
+
 #[test]
 fn rows_are_shown_as_soon_as_they_are_measured() {
-    let options =
-        Options { flows: vec![16], packets: 1000, repeats: 1, watched: 1000, counted: None };
+    let options = few(&[16]);
     let (begun, shown) = (Cell::new(0), RefCell::new(Vec::new()));
     let report = run(
         &options,
@@ -88,8 +98,7 @@ fn rows_are_shown_as_soon_as_they_are_measured() {
 
 #[test]
 fn the_report_has_a_row_for_every_combination() {
-    let options =
-        Options { flows: vec![16, 100], packets: 1000, repeats: 1, watched: 1000, counted: None };
+    let options = few(&[16, 100]);
     let mut begun = 0;
     let report = run(&options, |_| begun += 1, |_| ()).unwrap();
     assert_eq!(begun, narrows_bench::wheels::steps(&options));
@@ -121,6 +130,7 @@ fn the_report_has_a_row_for_every_combination() {
         }
     }
     assert!(report.to_string().contains("after a pause"));
+    assert!(report.memory.is_empty(), "nothing was weighed");
     let gaps = json["gaps"].as_array().unwrap();
     let keeping = Subject::ALL.into_iter().filter(|subject| subject.keeps_time());
     assert_eq!(gaps.len(), 4 * keeping.count());

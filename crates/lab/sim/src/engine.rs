@@ -42,12 +42,13 @@ mod line;
 mod lock;
 mod next_hop;
 mod shaper;
+mod slots;
 
 pub(crate) use io::Tally;
 pub(crate) use next_hop::Passage;
 
 use self::agenda::{Agenda, Event};
-use self::core::Core;
+use self::core::{Core, Stepped};
 use self::departures::{Departure, Departures};
 use self::line::ContendedLine;
 use self::lock::Lock;
@@ -207,7 +208,8 @@ impl<'a> Engine<'a> {
         let measured = setup.run.warmup..setup.run.end();
         let core = |(number, (shaper, source))| {
             let traffic = (source, Arc::clone(&headers));
-            Core::new(number, shaper, traffic, &setup.cores, setup.seed, measured.clone())
+            let cores = (&setup.cores, setup.port.sends);
+            Core::new(number, shaper, traffic, cores, setup.seed, measured.clone())
         };
         let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
         let shortest = sizes.map(|(len, _)| *len).min().unwrap_or(SHORTEST);
@@ -335,8 +337,8 @@ impl<'a> Engine<'a> {
             return;
         }
         let (costs, scope) = (&setup.cores.costs, setup.port.lock);
-        if let Some(busy) = core.step(costs, scope, line, lock, departures) {
-            self.recorder.stepped(self.now, core.sent(), busy);
+        if let Some(Stepped { busy, woke }) = core.step(costs, scope, line, lock, departures) {
+            self.recorder.stepped(self.now, core.sent(), busy, woke);
             for offer in core.lost() {
                 self.recorder.dropped(self.now, offer);
             }

@@ -107,6 +107,11 @@ pub enum Measure {
     NsPerPacket,
     /// Steps of all cores, a packet that left.
     StepsPerPacket,
+    /// The part of the cores' time in which they are busy, in percent.
+    CpuPercent,
+    /// How often any core wakes up, because its time has come or a packet has, a second: the
+    /// interrupts of a machine.
+    WakesPerSec,
 }
 
 /// The outcome of a run.

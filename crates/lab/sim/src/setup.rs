@@ -42,6 +42,8 @@ pub struct Port {
     pub weights: Vec<f64>,
     /// What cores do with a lock held, if a strategy has one.
     pub lock: LockScope,
+    /// What a step sends.
+    pub sends: Sends,
 }
 
 /// What a lock that all cores take protects.
@@ -53,6 +55,16 @@ pub enum LockScope {
     /// The qdisc: a core has the lock while it works on a packet. Any qdisc at the root of a device
     /// in the kernel is like that.
     Qdisc,
+}
+
+/// What a core sends in a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sends {
+    /// Everything that is due, as our workers do.
+    #[default]
+    AllDue,
+    /// Packets that leave at one and the same time, as the published structures do.
+    SlotBySlot,
 }
 
 /// The most virtual cores.

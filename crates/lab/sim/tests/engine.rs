@@ -5,8 +5,8 @@ use narrows_qdisc::{Meter, Share, Take};
 use narrows_sim::engine::{SimError, run_with, run_with_meters};
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
 use narrows_sim::setup::{
-    Change, Cores, Costs, Fault, FaultKind, HeaderFields, Kind, NextHop, Port, Run, Setup, Spread,
-    Traffic,
+    Change, Cores, Costs, Fault, FaultKind, HeaderFields, Kind, NextHop, Port, Run, Sends, Setup,
+    Spread, Traffic,
 };
 use narrows_sim::traffic::{ClosedLoop, Delivery, Load, Offer, Source};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -50,7 +50,14 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     let qdisc = words.split_whitespace().map(str::to_owned).collect();
     Setup {
         seed: 1,
-        port: Port { queues, rate, qdisc, weights: Vec::new(), lock: Default::default() },
+        port: Port {
+            queues,
+            rate,
+            qdisc,
+            weights: Vec::new(),
+            lock: Default::default(),
+            sends: Sends::AllDue,
+        },
         cores: Cores {
             jitter: Nanos::ZERO,
             clock_offset: Nanos::ZERO,
@@ -334,6 +341,8 @@ fn no_packet_leaves_before_it_arrives_and_a_core_s_busy_time_is_its_packets_cost
     let outcome = run(&setup, loads(125, mbit(100), &[100]));
     within(outcome.measures[&Measure::NsPerPacket], 300.0, 0.1);
     within(outcome.measures[&Measure::StepsPerPacket], 2.0, 0.001);
+    within(outcome.measures[&Measure::CpuPercent], 3.0, 0.01);
+    within(outcome.measures[&Measure::WakesPerSec], 100_000.0, 100.0);
     within(outcome.measures[&Measure::Mpps], 0.1, 0.0001);
     within(outcome.measures[&Measure::P99Us], 0.2, 0.001);
     // Twice as much as the core can take: batches of 64, and the ring is full.

@@ -36,11 +36,12 @@ const SHORT: &str = "sizes=[[10000,0.3],[30000,0.6],[100000,1.0]]";
 
 #[test]
 fn flows_are_done_as_soon_with_flowbundler_as_with_the_finest_wheel_and_later_with_coarser_ones() {
-    let [(finest, _), (by_8, _), (by_16, _), (by_32, _), (flowbundler, _)] =
+    let [(finest, _), (by_8, _), (by_16, _), (by_32, _), (flowbundler, _), (estimating, _)] =
         results(&["flows=600", "fanning_out=0.0", SHORT], Pattern::OneToOne)[..]
     else {
-        panic!("five structures")
+        panic!("six structures")
     };
+    assert!(estimating < finest * 1.05, "{estimating} us, {finest} us");
     assert!(flowbundler < finest * 1.05, "{flowbundler} us, {finest} us");
     assert!(finest < by_8 && by_8 < by_16 && by_16 < by_32, "{finest} {by_8} {by_16} {by_32}");
     assert!(by_32 > finest * 1.15, "{by_32} us, {finest} us");
@@ -84,6 +85,7 @@ fn values_change_by_path_and_mistakes_are_located() {
     assert_eq!(scenario.setup.seed, 9);
     for (wrong, what) in [
         ("structures=[\"eiffel\"]", "carousel 1us"),
+        ("structures=[\"flowbundler guessing\"]", "flowbundler estimating"),
         ("flows=0", "traffic.flows"),
         ("fabric.leaves=5000", "fabric.leaves"),
         ("load=fast", "load"),
@@ -123,12 +125,18 @@ fn the_result_is_one_object_with_a_row_for_each_structure_and_a_table_with_the_p
     let experiment = Experiment::read(NAME, embedded(NAME).unwrap(), &overrides).unwrap();
     let results = experiment.run(1, &|_| {}).unwrap();
     let json = results.json();
-    assert_eq!(json["rows"].as_array().unwrap().len(), 5);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 6);
     let row = &json["rows"][4];
     assert_eq!(row["structure"], "flowbundler");
     assert!(row["patterns"]["fan-out"]["packets_per_batch"].as_f64().unwrap() >= 1.0);
     let table = results.table();
-    for part in ["(simulated)", "carousel 32us", "paper, flowbundler", "7.300", "packets a batch"] {
+    for part in [
+        "(simulated)",
+        "carousel 32us",
+        "paper, flowbundler estimating",
+        "7.300",
+        "packets a batch",
+    ] {
         assert!(table.contains(part), "{part}:\n{table}");
     }
     assert!(results.page().is_none());

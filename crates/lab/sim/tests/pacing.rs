@@ -121,6 +121,37 @@ fn a_core_without_time_to_spare_keeps_the_rates_and_one_without_enough_does_not(
 }
 
 #[test]
+fn slot_by_slot_a_core_keeps_more_than_twice_as_much_with_bundles_as_with_a_single_wheel() {
+    let off = |strategy, rate: &str, pace: &str| {
+        let sweep = format!(r#"sweep={{"port.rate"=["{rate}"],"port.pace"=["{pace}"]}}"#);
+        figure("slot-by-slot", strategy, &[&sweep, "run.length=10ms"], Measure::Off1ms)
+    };
+    assert!(off("flowbundler", "23gbit", "5750mbit") < 1.0);
+    for strategy in ["carousel", "eiffel"] {
+        assert!(off(strategy, "8gbit", "2gbit") < 1.0);
+        assert!(off(strategy, "9gbit", "2250mbit") > 1.0);
+    }
+}
+
+#[test]
+fn a_core_s_load_depends_on_batches_and_not_on_the_number_of_flows() {
+    let load = |strategy, (flows, pace): (u32, &str)| {
+        let sweep = format!(r#"sweep={{"port.pace"=["{pace}"],"traffic.flows.flows"=[{flows}]}}"#);
+        let short = ["run.length=40ms", &sweep];
+        figure("connections", strategy, &short, Measure::CpuPercent)
+    };
+    let (few, many) = ((100, "30mbit"), (1000, "3mbit"));
+    assert!(load("flowbundler", many) < load("flowbundler", few) * 1.1);
+    assert!(load("carousel", many) > load("flowbundler", many) * 5.0);
+    // A batch of a slot's packets, whatever flow they are of.
+    let load = |slot: &str| {
+        let sweep = format!(r#"sweep={{"port.slot"=["{slot}"]}}"#);
+        figure("batch-size", "carousel", &[&sweep, "run.length=10ms"], Measure::CpuPercent)
+    };
+    assert!(load("24224ns") < load("6056ns") / 2.0);
+}
+
+#[test]
 fn a_hundred_thousand_flows_keep_their_rates() {
     let sweep = r#"sweep={"port.pace"=["500kbit"],"traffic.flows.flows"=[100000]}"#;
     let row = &rows("scalability", "flowbundler", &[sweep, "run.length=125ms"])[0];

@@ -1,7 +1,7 @@
 //! What a scenario's file and the command line may say, and the messages for mistakes.
 
 use narrows_sim::scenario::{Override, Scenario, ScenarioError, embedded, names};
-use narrows_sim::setup::{FaultKind, HeaderFields, Kind, Spread};
+use narrows_sim::setup::{FaultKind, HeaderFields, Kind, Sends, Spread};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -117,6 +117,16 @@ fn a_strategy_may_change_the_port_for_itself() {
         scenario.cases[1].setup.port.qdisc.join(" "),
         "tbf rate 1gbit burst 1514 limit 625000 coordination edt"
     );
+}
+
+#[test]
+fn a_strategy_may_send_slot_by_slot_and_all_others_send_what_is_due() {
+    let text = SMALL.replace("words = \"edt\"", "words = \"edt\", sends = \"slot-by-slot\"");
+    let scenario = read_with(&text, &["port.rate=1gbit"]).unwrap();
+    let sends: Vec<Sends> = scenario.cases.iter().map(|case| case.setup.port.sends).collect();
+    assert_eq!(sends[..2], [Sends::AllDue, Sends::SlotBySlot]);
+    let wrong = refusal("queues = 2", "queues = 2\nsends = \"singly\"");
+    says(&wrong, &["line 7", "singly", "slot-by-slot"]);
 }
 
 #[test]

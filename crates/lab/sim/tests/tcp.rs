@@ -1,7 +1,7 @@
 //! TCP over the simplest bottleneck there is: a queue that drains at a rate.
 
 use narrows_sim::setup::{
-    Control, Cores, Costs, Kind, NextHop, Port, Run, Setup, Spread, Stack, Traffic,
+    Control, Cores, Costs, Kind, NextHop, Port, Run, Sends, Setup, Spread, Stack, Traffic,
 };
 use narrows_sim::traffic::{ClosedLoop, Delivery, Offer, load, validate};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -43,6 +43,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
             qdisc: Vec::new(),
             weights: Vec::new(),
             lock: Default::default(),
+            sends: Sends::AllDue,
         },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic: vec![group],

@@ -1,6 +1,6 @@
 //! Open-loop traffic: how much of it comes, when, and where.
 
-use narrows_sim::setup::{Cores, Costs, Kind, Port, Run, Setup, Spread, Traffic};
+use narrows_sim::setup::{Cores, Costs, Kind, Port, Run, Sends, Setup, Spread, Traffic};
 use narrows_sim::traffic::{Offer, load, validate};
 use narrows_units::{Nanos, Rate};
 use proptest::prelude::*;
@@ -45,6 +45,7 @@ fn setup(queues: usize, traffic: Vec<Traffic>) -> Setup {
             qdisc: Vec::new(),
             weights: Vec::new(),
             lock: Default::default(),
+            sends: Sends::AllDue,
         },
         cores: Cores { jitter, clock_offset, staleness, costs },
         traffic,

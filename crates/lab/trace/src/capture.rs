@@ -76,7 +76,8 @@ impl Trace {
                     number += take(block, &mut interfaces, &mut builder, number)?;
                     Some(length)
                 }
-                Err(PcapError::Eof) => break,
+                // Or the last block is cut off, as after a capture that was killed.
+                Err(PcapError::Eof | PcapError::UnexpectedEof) => break,
                 Err(PcapError::Incomplete(_)) => None,
                 Err(PcapError::ReadError) => return Err(CaptureError::Unreadable),
                 Err(_) => return Err(CaptureError::Broken(number)),
@@ -87,7 +88,6 @@ impl Trace {
                     reader.consume(length);
                     incomplete = 0;
                 }
-                // The last block is cut off, as after a capture that was killed.
                 None if reader.reader_exhausted() => break,
                 None if incomplete != 0 && there <= incomplete => {
                     return Err(CaptureError::Broken(number));

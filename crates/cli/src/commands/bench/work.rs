@@ -2,9 +2,11 @@
 //! itself, doing only the work of one structure.
 
 use crate::output;
+use anyhow::Context as _;
 use clap::Args;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, tree, wheels};
+use narrows_units::Nanos;
 use std::process::ExitCode;
 
 /// The most flows, or classes, of one run.
@@ -120,6 +122,27 @@ impl WheelsWork {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let plan = wheels::Plan::new(self.flows, self.rates)?;
         output::say(wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Print the memory of one structure of `bench wheels`.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct WheelsFootprint {
+    /// `flowbundler`, `carousel` or `eiffel`.
+    structure: String,
+    /// How long its shortest slots are, in nanoseconds.
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    granularity: u64,
+}
+
+impl WheelsFootprint {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { structure, granularity } = self;
+        let weighed = wheels::Weighed::find(&structure, Nanos(granularity));
+        let footprint = weighed.context("not one that `bench wheels` weighs")?.measure()?;
+        output::say(serde_json::to_string(&footprint)?);
         Ok(ExitCode::SUCCESS)
     }
 }

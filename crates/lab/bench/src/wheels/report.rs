@@ -1,6 +1,6 @@
 //! The results, as a table and as JSON.
 
-use super::{Findings, GapRow, Time};
+use super::{Findings, GapRow, MemoryRow, Time};
 use narrows_units::Nanos;
 use serde::Serialize;
 use std::fmt;
@@ -12,6 +12,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// A row for each gap and structure.
     pub gaps: Vec<GapRow>,
+    /// A row for each structure that was weighed.
+    pub memory: Vec<MemoryRow>,
     /// What the figures do not show.
     pub notes: Vec<String>,
 }
@@ -121,6 +123,30 @@ impl Report {
     }
 }
 
+impl Report {
+    /// One line a structure, beside the paper's.
+    fn write_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.memory.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nMB for slots up to 10 s ahead; touched: after a packet in every slot")?;
+        let words = ["structure", "slots of", "reserved", "touched", "paper"];
+        let [structure, slots, reserved, touched, paper] = words;
+        writeln!(f, "{structure:<11} {slots:>8} {reserved:>10} {touched:>10} {paper:>10}")?;
+        for row in &self.memory {
+            let MemoryRow { structure, granularity_ns, footprint, paper_mb } = row;
+            let [reserved, touched] =
+                [footprint.reserved, footprint.touched].map(|bytes| bytes as f64 / 1e6);
+            let slots = Nanos(*granularity_ns).to_string();
+            writeln!(
+                f,
+                "{structure:<11} {slots:>8} {reserved:>10.3} {touched:>10.3} {paper_mb:>10.1}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// The names of the columns of a [`Report`]'s rows.
 pub fn header() -> String {
     format!(
@@ -163,10 +189,12 @@ impl fmt::Display for Row {
     }
 }
 
-/// The text after the rows, which were shown as they were measured: the pauses, and the notes.
+/// The text after the rows, which were shown as they were measured: the pauses, the memory, and the
+/// notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_gaps(f)?;
+        self.write_memory(f)?;
         for row in &self.rows {
             if let Some(why) = &row.uncounted {
                 let Row { flows, rates, mode, structure, .. } = row;

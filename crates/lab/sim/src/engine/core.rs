@@ -12,8 +12,9 @@ use super::io::{SimIo, Tally};
 use super::line::ContendedLine;
 use super::lock::{Lock, Sections};
 use super::shaper::Shaper;
+use super::slots::Slots;
 use crate::measure::Books;
-use crate::setup::{Cores, Costs, LockScope};
+use crate::setup::{Cores, Costs, LockScope, Sends};
 use crate::traffic::{Offer, Source};
 use narrows_forwarding::PortId;
 use narrows_packet::{DropCounters, Headers};
@@ -31,6 +32,8 @@ pub(super) struct Core {
     number: usize,
     /// `None` once it is dead.
     worker: Option<Worker<SimIo>>,
+    /// How far it is, if it sends slot by slot.
+    slots: Option<Slots>,
     contacts: Arc<Contacts>,
     /// The part of them that is accounted for.
     paid: Contact,
@@ -57,6 +60,15 @@ pub(super) struct Core {
     last_drops: DropCounters,
 }
 
+/// What a step has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stepped {
+    /// How long the core is busy.
+    pub(super) busy: Nanos,
+    /// It had been asleep.
+    pub(super) woke: bool,
+}
+
 /// When a core executes its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Appointment {
@@ -70,7 +82,7 @@ impl Core {
         number: usize,
         shaper: Shaper,
         (source, headers): (Box<dyn Source>, Arc<[Headers]>),
-        cores: &Cores,
+        (cores, sends): (&Cores, Sends),
         seed: u64,
         measured: Range<Nanos>,
     ) -> Self {
@@ -82,6 +94,7 @@ impl Core {
         let mut core = Self {
             number,
             worker: Some(Worker::new(io, shaper.frames, shaper.qdiscs)),
+            slots: (sends == Sends::SlotBySlot).then(Slots::default),
             contacts: shaper.contacts,
             paid: Contact::default(),
             drops: 0,
@@ -137,8 +150,8 @@ impl Core {
         self.appoint(due);
     }
 
-    /// Executes the scheduled step, with the cores' memory as of that moment. Returns how long it
-    /// is busy.
+    /// Executes the scheduled step, with the cores' memory as of that moment. Returns what it
+    /// takes; nothing if the core is stalled or dead.
     pub(super) fn step(
         &mut self,
         costs: &Costs,
@@ -146,7 +159,7 @@ impl Core {
         line: &mut ContendedLine,
         lock: &mut Lock,
         departures: &mut Departures,
-    ) -> Option<Nanos> {
+    ) -> Option<Stepped> {
         let (start, touches) = (self.due, self.touches);
         if touches < self.stalled_until {
             self.appoint(self.stalled_until);
@@ -154,7 +167,11 @@ impl Core {
         }
         let worker = self.worker.as_mut()?;
         worker.io_mut().begin(start);
-        let activity = worker.step(self.clock.read(start));
+        let now = self.clock.read(start);
+        let activity = match &mut self.slots {
+            Some(slots) => slots.step(worker, now, self.clock),
+            None => worker.step(now),
+        };
 
         let contact = self.contacts.read();
         let drops = worker.counters(PortId::SECOND).drops.total();
@@ -186,6 +203,7 @@ impl Core {
             let at = (start + Nanos(spent as u64)).max(touches);
             departures.add(self.number, Departure { at, offer, marked });
         }
+        let woke = start > self.free_at;
         self.free_at = (start + busy).max(touches);
         match activity {
             Activity::Busy | Activity::Blocked(_) => {
@@ -197,7 +215,7 @@ impl Core {
                 self.sleep(until, pause.listen.has(PortId::FIRST));
             }
         }
-        Some(busy)
+        Some(Stepped { busy, woke })
     }
 
     /// Hears of a packet of closed-loop traffic. Returns whether it has another appointment now.
@@ -231,6 +249,8 @@ impl Core {
     pub(super) fn update(&mut self, spec: Spec, at: Nanos) {
         let Some(worker) = &mut self.worker else { return };
         worker.update(PortId::SECOND, spec, self.clock.read(at));
+        // Its clock does not go back behind the change.
+        self.slots = self.slots.take().map(|_| Slots::default());
         if self.due > at {
             self.appoint(self.wakes(at, Nanos::ZERO));
         }

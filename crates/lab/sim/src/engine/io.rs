@@ -102,6 +102,11 @@ impl SimIo {
         self.lost.clear();
     }
 
+    /// Within a step, arrivals up to `at` can be received.
+    pub(super) fn see(&mut self, at: Nanos) {
+        self.at = at;
+    }
+
     /// Departures of this step in order, with their marks.
     pub(super) fn left(&self) -> &[(Offer, bool)] {
         &self.left

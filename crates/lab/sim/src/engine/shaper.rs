@@ -193,7 +193,8 @@ mod tests {
 
     fn port(queues: usize, qdisc: &str) -> setup::Port {
         let (rate, qdisc) = (Rate::default(), words(qdisc));
-        setup::Port { queues, rate, qdisc, weights: Vec::new(), lock: setup::LockScope::default() }
+        let (lock, sends) = (setup::LockScope::Bucket, setup::Sends::AllDue);
+        setup::Port { queues, rate, qdisc, weights: Vec::new(), lock, sends }
     }
 
     fn shapers(queues: usize, words: &str, shortest: u32) -> Vec<Shaper> {

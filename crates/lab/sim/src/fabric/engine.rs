@@ -97,7 +97,8 @@ impl<'a> Engine<'a> {
         let Setup { topology, traffic, seed, .. } = setup;
         let links = topology.links();
         let patterns = workload::patterns(traffic, topology.hosts(), *seed);
-        let host = |pattern| Host::new(pattern, structure.calendar());
+        let count = topology.hosts();
+        let host = |pattern| Host::new(pattern, structure.calendar(), structure.bundles(count));
         let hosts: Vec<Host> = patterns.into_iter().map(host).collect();
         let route = |(flow, plan): (u64, &Plan)| {
             let there = topology.route(plan.from, plan.to, hash(*seed, [flow, 0, 0]));
@@ -240,7 +241,8 @@ impl<'a> Engine<'a> {
 
     /// Lets a flow send what it may.
     fn send(&mut self, number: u32) -> Result<(), String> {
-        let from = self.plans[number as usize].from as usize;
+        let Plan { from, to, .. } = self.plans[number as usize];
+        let from = from as usize;
         let share = self.setup.traffic.shared.then(|| self.share(from));
         let Some(flow) = &mut self.flows[number as usize] else { return Ok(()) };
         let mut is_any = false;
@@ -254,9 +256,10 @@ impl<'a> Engine<'a> {
                 Late::NextSlot => self.now + Nanos(1),
                 Late::AtOnce => Nanos::ZERO,
             };
-            let (at, behind) = (departure.max(late), flow.behind);
-            let slot = Slot { at, behind, spacing };
-            flow.behind = self.hosts[from].hold(&mut self.pool.packets, id, slot, self.now);
+            let host = &mut self.hosts[from];
+            let spacing = host.spacing(to, departure, spacing, self.now);
+            let slot = Slot { at: departure.max(late), behind: flow.behind, spacing };
+            flow.behind = host.hold(&mut self.pool.packets, id, slot, self.now);
             self.outcome.books.sent += 1;
             is_any = true;
         }
@@ -277,7 +280,9 @@ impl<'a> Engine<'a> {
         let mut batch = std::mem::take(&mut self.batch);
         self.hosts[host].take_due(&mut self.pool.packets, self.now, &mut batch);
         for id in batch.drain(..) {
+            let slot = self.pool.packets.meta(id).edt;
             let Held { flow, transmission, len } = self.pool.give_back(id);
+            self.hosts[host].left(self.plans[flow as usize].to, slot, len, self.now);
             let kind = Kind::Data { marked: false };
             let packet = Packet { flow, transmission, len, hop: 0, kind };
             // A host's own line takes everything.

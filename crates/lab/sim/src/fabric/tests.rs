@@ -11,10 +11,11 @@ fn setup(flows: u32) -> Setup {
     Setup { topology: paper(), traffic: traffic(flows), late: Late::NextSlot, seed: 1 }
 }
 
-const STRUCTURES: [Structure; 3] = [
+const STRUCTURES: [Structure; 4] = [
     Structure::Carousel(Nanos::from_micros(1)),
     Structure::Carousel(Nanos::from_micros(32)),
     Structure::FlowBundler,
+    Structure::Estimating,
 ];
 
 fn plan(from: u32, to: u32, bytes: u64) -> Plan {
@@ -41,7 +42,7 @@ fn one_segment_alone_takes_half_a_round_trip_and_the_wait_for_its_slot() {
     let setup = setup(1);
     // 40 us in hosts, four links of 262 ns, and 1500 bytes twice at 10 and twice at 40 Gbit/s.
     let least = 40.0 + 4.0 * 0.262 + 3.0;
-    for (structure, slot) in STRUCTURES.into_iter().zip([1.0, 32.0, 8.192]) {
+    for (structure, slot) in STRUCTURES.into_iter().zip([1.0, 32.0, 8.192, 0.512]) {
         let took = alone(&setup, structure, 143, 1448);
         assert!((least..=least + slot).contains(&took), "{structure}: {took} us");
     }
@@ -74,6 +75,27 @@ fn a_long_flow_alone_is_as_fast_as_its_limit() {
         let took = alone(&setup, structure, 143, bytes);
         assert!((line..line + 4.0 * 150.0).contains(&took), "{structure}: {took} us, not {line}");
     }
+}
+
+#[test]
+fn connections_to_one_host_are_spaced_by_what_is_estimated_of_all_of_them() {
+    let mut setup = setup(1);
+    // Their packets are 6 us apart, so each alone would have slots of 4096 ns; together they have
+    // one packet in 1.5 us, and slots of 1024 ns.
+    setup.traffic.max_rate = Some(Rate::from_bits_per_sec(2_000_000_000));
+    setup.late = Late::AtOnce;
+    let alike = |to: [u32; 4]| {
+        let plans = to.map(|to| plan(0, to, 3_000_000)).to_vec();
+        let batch = |structure| {
+            let outcome = outcome_of(&setup, structure, plans.clone());
+            outcome.batches(Pattern::OneToOne).mean().unwrap()
+        };
+        (batch(Structure::FlowBundler), batch(Structure::Estimating))
+    };
+    let (by_rate, estimated) = alike([143; 4]);
+    assert!(by_rate > 2.0 * estimated, "{by_rate} packets a batch, {estimated}");
+    let (by_rate, estimated) = alike([140, 141, 142, 143]);
+    assert!((estimated / by_rate - 1.0).abs() < 0.1, "{by_rate} packets a batch, {estimated}");
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(crate) struct Recorder {
     taken: u64,
     batches: u64,
     busy: Nanos,
+    /// Steps before which the core had been asleep.
+    wakes: u64,
     fullest: [Fullest; 3],
     overshoot: Overshoot,
     settling: Option<Settling>,
@@ -115,6 +117,7 @@ impl Recorder {
             taken: 0,
             batches: 0,
             busy: Nanos::ZERO,
+            wakes: 0,
             fullest: WINDOWS.map(|(_, length)| Fullest::new(length, &measured)),
             overshoot: Overshoot::new(limit, event),
             settling: run.event.map(settling),
@@ -198,14 +201,16 @@ impl Recorder {
         }
     }
 
-    /// Records a step of a core at `at`: the packets that it sent, and how long it is busy.
+    /// Records a step of a core at `at`: the packets that it sent, how long it is busy, and whether
+    /// it had been asleep.
     #[inline]
-    pub(crate) fn stepped(&mut self, at: Nanos, sent: usize, busy: Nanos) {
+    pub(crate) fn stepped(&mut self, at: Nanos, sent: usize, busy: Nanos, woke: bool) {
         if self.measured.contains(&at) {
             self.steps += 1;
             self.taken += sent as u64;
             self.batches += u64::from(sent > 0);
             self.busy += busy;
+            self.wakes += u64::from(woke);
         }
     }
 
@@ -217,6 +222,7 @@ impl Recorder {
         let sent: u64 = self.queues.iter().sum();
         let utilization = sent as f64 / whole;
         let packets = self.packets as f64;
+        let cores = self.queues.len() as f64;
         let micros = |time: Nanos| time.0 as f64 / 1e3;
 
         let mut measures = BTreeMap::from([
@@ -225,6 +231,8 @@ impl Recorder {
             (Measure::MbitPerSec, sent as f64 * 8.0 / length / 1e6),
             (Measure::Mpps, packets / length / 1e6),
             (Measure::OvershootBytes, self.overshoot.bytes().0 as f64),
+            (Measure::CpuPercent, self.busy.as_secs_f64() * 100.0 / length / cores),
+            (Measure::WakesPerSec, self.wakes as f64 / length),
         ]);
         let mut add = |measure, value: Option<f64>| {
             if let Some(value) = value {

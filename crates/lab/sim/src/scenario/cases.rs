@@ -214,7 +214,7 @@ fn read_file(table: &Table) -> Result<File, Wrong> {
             return Err(Wrong::new(
                 format!("port.{word}"),
                 format!(
-                    "unknown key `{word}`: in [port] there are queues, rate, qdisc and weights, and what a template names, as {mark} in qdisc"
+                    "unknown key `{word}`: in [port] there are queues, rate, qdisc, weights and sends, and what a template names, as {mark} in qdisc"
                 ),
             ));
         }
@@ -465,7 +465,8 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
         LockWord::Bucket => LockScope::Bucket,
         LockWord::Qdisc => LockScope::Qdisc,
     };
-    Ok(Port { queues, rate, qdisc, weights: weights.clone(), lock })
+    let (weights, sends) = (weights.clone(), table.sends.into());
+    Ok(Port { queues, rate, qdisc, weights, lock, sends })
 }
 
 /// The words of `text`, if `tc` takes them.

@@ -182,9 +182,14 @@ fn scenario(name: &str, file: File) -> Result<FabricScenario, Wrong> {
 }
 
 fn structure(words: &str, line: Rate) -> Result<Structure, String> {
-    let wrong = || format!("\"{words}\" is none: write \"carousel 1us\" or \"flowbundler\"");
+    let wrong = || {
+        format!(
+            "\"{words}\" is none: write \"carousel 1us\", \"flowbundler\" or \"flowbundler estimating\""
+        )
+    };
     match words.split_whitespace().collect::<Vec<_>>()[..] {
         ["flowbundler"] => Ok(Structure::FlowBundler),
+        ["flowbundler", "estimating"] => Ok(Structure::Estimating),
         ["carousel", granularity] => {
             let granularity = Quantity(granularity.to_owned()).time(scale(line))?;
             if granularity == Nanos::ZERO {

@@ -8,7 +8,7 @@ use super::error::Wrong;
 use super::overridden::at;
 use super::quantity::Quantity;
 use crate::measure::{GroupMeasure, Measure};
-use crate::setup::Costs;
+use crate::setup::{Costs, Sends};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -61,6 +61,8 @@ pub(super) struct PortTable {
     pub(super) weights: Vec<f64>,
     #[serde(default)]
     pub(super) lock: LockWord,
+    #[serde(default)]
+    pub(super) sends: SendsWord,
     /// Other names of templates: `{burst}`, `{sync}`.
     #[serde(flatten)]
     pub(super) words: BTreeMap<String, Quantity>,
@@ -73,6 +75,23 @@ pub(super) enum LockWord {
     #[default]
     Bucket,
     Qdisc,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SendsWord {
+    #[default]
+    AllDue,
+    SlotBySlot,
+}
+
+impl From<SendsWord> for Sends {
+    fn from(word: SendsWord) -> Self {
+        match word {
+            SendsWord::AllDue => Self::AllDue,
+            SendsWord::SlotBySlot => Self::SlotBySlot,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

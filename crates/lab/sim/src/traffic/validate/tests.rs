@@ -1,5 +1,5 @@
 use super::*;
-use crate::setup::{Cores, Costs, NextHop, Port, Run};
+use crate::setup::{Cores, Costs, NextHop, Port, Run, Sends};
 use narrows_units::Bytes;
 
 fn setup(group: Traffic) -> Setup {
@@ -20,6 +20,7 @@ fn setup(group: Traffic) -> Setup {
             qdisc: Vec::new(),
             weights: Vec::new(),
             lock: Default::default(),
+            sends: Sends::AllDue,
         },
         cores: Cores {
             jitter: Nanos::ZERO,
