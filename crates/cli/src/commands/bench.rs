@@ -53,6 +53,18 @@ enum What {
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
     Trace(Replay),
+    /// The one-way delay of packets through a tree in which four applications share 200 Mbit/s
+    /// equally: mean, standard deviation, median and 99th percentile.
+    ///
+    /// Narrows on the XDP plane by HTB's rules and by FlowValve's, and on the AF_XDP plane, beside
+    /// a bridge with the kernel's HTB and one that limits nothing. With 90 % of the limit offered,
+    /// where nothing has to wait, and with 150 %. Interleaved in one run. DPDK's scheduler, too, if
+    /// its library is installed. Needs root.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each load is measured in each round")))]
+    #[command(after_long_help = "Examples:
+  narrows bench delay
+  narrows bench delay --seconds 5 --rounds 5 --json")]
+    Delay(InRounds),
     Waking(Waking),
     Control(Control),
     /// The cost and accuracy of pacing: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
@@ -119,6 +131,7 @@ impl Bench {
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
             What::Trace(replay) => replay.execute(),
+            What::Delay(rounds) => rounds.execute(tree::delay::run),
             What::Waking(waking) => waking.execute(),
             What::Control(control) => control.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
@@ -334,10 +347,10 @@ impl Waking {
 
 /// A tree of classes: the kernel's HTB on a bridge and Narrows', with the same tree and traffic.
 ///
-/// A small provider's tree of 27 classes on 80 Mbit/s and four queues. For each class in four
-/// phases: the rate due by HTB's rules, from a fluid model, and the rate delivered by each system.
-/// Then the delivered rates of prioritized classes, and the cost of a packet. Needs root, and a
-/// quiet machine for the costs.
+/// A small provider's tree of 27 classes on 80 Mbit/s and four queues, in Narrows by HTB's rules
+/// and by FlowValve's (`coordination flowvalve`). For each class in four phases: the rate due by
+/// HTB's rules, from a fluid model, and the rate delivered by each system. Then the delivered rates
+/// of prioritized classes, and the cost of a packet. Needs root, and a quiet machine for the costs.
 ///
 /// With `--classes`: the packets that arrive in a second, and the machine's time for each, where
 /// the machine and not the tree's root is the limit. Each of many classes is offered twice its

@@ -1,12 +1,13 @@
 //! The tree's meter, compiled for the host and asked at any time one likes.
 //!
-//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory instead of maps. So
-//! a simulation runs what the driver runs, and a test holds one against the other.
+//! The program's own C (`programs/meter.h`, `programs/share_out.h`, and by FlowValve's rules
+//! `programs/valve.h`) over memory instead of maps. So a simulation runs what the driver runs, and
+//! a test holds one against the other.
 //!
 //! Non-goals: filters, frames, and CPUs that are at it at the same time: they take turns.
 #![allow(unsafe_code)]
 
-use crate::tree::layout::{CLASS_WORDS, CLASSES_MAX, Class};
+use crate::tree::layout::{CLASS_WORDS, CLASSES_MAX, Class, LABEL_WORDS, Label};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -46,6 +47,7 @@ unsafe extern "C" {
     fn stepped_new(cpus: u32) -> *mut Raw;
     fn stepped_free(of: *mut Raw);
     fn stepped_class(of: *mut Raw, number: u32, class: *const [u64; CLASS_WORDS]);
+    fn stepped_label(of: *mut Raw, number: u32, label: *const [u64; LABEL_WORDS]);
     fn stepped_meter(
         of: *mut Raw,
         now: u64,
@@ -84,6 +86,23 @@ impl Stepped {
         Self { raw, cpus }
     }
 
+    /// Gives classes under FlowValve's rules these labels.
+    ///
+    /// # Panics
+    /// If a number is too large, or a label names a class whose number is.
+    #[must_use]
+    pub fn labelled(self, labels: &BTreeMap<u32, Label>) -> Self {
+        for (number, label) in labels {
+            let named = label.path.iter().chain(&label.lenders).copied().map(u32::from);
+            let mut all = named.chain([*number]);
+            assert!(all.all(|class| class < CLASSES_MAX), "{number}: {label:?}");
+            // SAFETY: `raw` is a tree, the number is one of its classes, and the words are as many
+            // as `struct label` has.
+            unsafe { stepped_label(self.raw.as_ptr(), *number, &label.words()) };
+        }
+        self
+    }
+
     /// The verdict on a packet of `leaf` with the cost `cost` in bytes at `now` on `cpu`, and
     /// whether the CPU tried to buy for it; otherwise it was charged to the CPU's credit.
     ///
@@ -109,6 +128,7 @@ impl Drop for Stepped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::layout::Rules;
 
     const MS: u64 = 1_000_000;
 
@@ -214,7 +234,11 @@ mod tests {
     /// The bytes of each band in the last of three seconds, each on a CPU of its own, where packets
     /// of 1,000 bytes come for it: so many together, each time after so many nanoseconds.
     fn shares(bands: &BTreeMap<u32, Class>, offered: &[(u64, u64)]) -> Vec<u64> {
-        let mut tree = Stepped::new(offered.len() as u32, bands);
+        passed(Stepped::new(offered.len() as u32, bands), offered)
+    }
+
+    /// As [`shares`].
+    fn passed(mut tree: Stepped, offered: &[(u64, u64)]) -> Vec<u64> {
         let mut next = vec![0; offered.len()];
         let mut passed = vec![0; offered.len()];
         while let Some((&at, band)) = next.iter().zip(0..).min()
@@ -233,6 +257,8 @@ mod tests {
 
     /// Twice the rate of the class above.
     const FLOOD: (u64, u64) = (1, 100_000);
+    /// One packet in the first second.
+    const NOTHING: (u64, u64) = (1, 1 << 40);
 
     #[test]
     fn a_band_gets_what_those_before_it_leave() {
@@ -256,6 +282,58 @@ mod tests {
             let arrived = (2_000_000_000..3_000_000_000).filter(|at| at % gap == 0).count();
             assert_eq!(got[0], 10_000 * arrived as u64, "every {gap} ns");
             assert!(got[0] + got[1] > RATE * 96 / 100, "{got:?}");
+        }
+    }
+
+    /// Classes under FlowValve's rules below one of [`RATE`], each with a priority, a weight, an
+    /// assured rate and its lenders, numbered from 1.
+    fn valves(of: &[(u16, u32, u64, &[u16])]) -> (BTreeMap<u32, Class>, BTreeMap<u32, Label>) {
+        let valve = Class { rules: Rules::FlowValve, ..leaf(RATE) };
+        let mut classes = BTreeMap::from([(ABOVE, Class { child: 1, ..valve })]);
+        let promised = of.iter().map(|(_, _, rate, _)| rate).sum();
+        let above = Label { promised, path: vec![ABOVE as u16], ..Label::default() };
+        let mut labels = BTreeMap::from([(ABOVE, above)]);
+        for (number, (prio, weight, rate, lenders)) in (1..).zip(of) {
+            let sibling = if number == of.len() as u32 { 0 } else { number + 1 };
+            let class = Class { rate: *rate, parent: ABOVE, sibling, prio: *prio, ..valve };
+            classes.insert(number, class);
+            let (burst, weight, path) = (3028, *weight, vec![ABOVE as u16, number as u16]);
+            let lenders = lenders.to_vec();
+            labels.insert(number, Label { burst, weight, path, lenders, ..Label::default() });
+        }
+        (classes, labels)
+    }
+
+    #[test]
+    fn valves_share_by_weight_what_is_not_assured_and_lend_by_label() {
+        let of: [(u16, u32, u64, &[u16]); 3] =
+            [(0, 1, 1, &[2]), (0, 3, 1, &[]), (1, 1, RATE / 10, &[])];
+        let (classes, labels) = valves(&of);
+        let got = |offered: &[(u64, u64)]| {
+            let tree = Stepped::new(offered.len() as u32, &classes).labelled(&labels);
+            passed(tree, offered)
+        };
+        let near = |got: u64, part: u64, of: u64| got.abs_diff(RATE * part / of) < RATE / 50;
+        let all = got(&[FLOOD; 3]);
+        assert!(near(all[0], 9, 40) && near(all[1], 27, 40) && near(all[2], 1, 10), "{all:?}");
+        // The second one's part is lent to the first, and to nobody else.
+        let lent = got(&[FLOOD, NOTHING, FLOOD]);
+        assert!(near(lent[0], 9, 10) && near(lent[2], 1, 10), "{lent:?}");
+        // What better priorities leave is the third one's without a label.
+        let left = got(&[NOTHING, NOTHING, FLOOD]);
+        assert!(near(left[2], 1, 1), "{left:?}");
+    }
+
+    #[test]
+    fn a_valve_never_has_more_than_an_epoch_and_its_burst_at_once() {
+        let (classes, labels) = valves(&[(0, 1, RATE, &[])]);
+        let mut tree = Stepped::new(1, &classes).labelled(&labels);
+        // 3.495 ms of the rate are 17,476 bytes, after whatever pause, and what is left of them
+        // adds up.
+        for (second, passes) in [(1, 17), (2, 17), (100, 18), (300, 17)] {
+            let now = Nanos(second * 1_000_000_000);
+            let at_once = (0..1000).filter(|_| tree.meter(now, 0, 1, 1000).0 == Answer::Send);
+            assert_eq!(at_once.count(), passes, "{second}");
         }
     }
 

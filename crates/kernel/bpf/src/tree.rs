@@ -52,7 +52,7 @@ pub mod term;
 pub(crate) mod tests;
 
 pub use egress::Departures;
-use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
+use layout::{Class, KEY_BYTES, Label, Mask, PRIORITIES, Rule, SLOT_BYTES};
 use table::Table;
 use term::Term;
 
@@ -136,6 +136,8 @@ pub struct Image {
     pub names: BTreeMap<u32, u32>,
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
+    /// The labels of those under FlowValve's rules.
+    pub labels: BTreeMap<u32, Label>,
 }
 
 /// A qdisc with classes, or a class with filters: how it finds the class of a packet. The default
@@ -504,7 +506,8 @@ macro_rules! maps {
 }
 
 maps! {
-    in_force plans classes scopes sieves rules terms acted nodes seats totals grace handed
+    in_force plans classes scopes sieves rules terms acted nodes seats totals grace handed labels
+    valves
 }
 
 fn missing() -> libbpf_rs::Error {
@@ -621,11 +624,16 @@ impl Tree {
         self.wait()?;
         for class in new {
             update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
+            update("valves", &self.maps.valves, &class.to_ne_bytes(), &[0; layout::VALVE_BYTES])?;
             clear("seats", &self.maps.seats, *class, layout::CLASS_SLOT_BYTES)?;
         }
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
+        }
+        for (class, label) in &image.labels {
+            let index = next * layout::CLASSES_MAX + class;
+            update("labels", &self.maps.labels, &index.to_ne_bytes(), &label.bytes())?;
         }
         for (number, scope) in (0..).zip([&image.outermost].into_iter().chain(&image.inner)) {
             let index = next * layout::SCOPES_MAX as u32 + u32::from(number);

@@ -3,7 +3,8 @@
 //! One port, one subport, and any number of pipes, all in the best-effort class and all at the full
 //! rate of the port: *unthrottled*. Credits are checked for every packet on every level. They
 //! always suffice, because the port's time advances at least as fast as packets are sent. Queues of
-//! served pipes share equally; that is `rte_sched`'s fairness.
+//! served pipes share equally; that is `rte_sched`'s fairness. *Limited*, the subport and each pipe
+//! have a part of the port's rate, and no more leaves than that.
 //!
 //! *Packets* are `rte_mbuf`s, contiguous in memory and without a pool. Each has so high a reference
 //! count that the library cannot bring it down to one. So the library never frees a packet that it
@@ -20,7 +21,7 @@
 //! Source: DPDK's Programmer's Guide, "Traffic Management", and the headers of the package
 //! `libdpdk-dev`.
 //!
-//! Non-goals: rates that limit, traffic classes, congestion management, statistics.
+//! Non-goals: different rates of pipes, traffic classes, congestion management, statistics.
 
 mod abi;
 
@@ -73,10 +74,17 @@ impl RteSched {
     /// A port of `rate` bytes per second with `pipes` pipes (a power of two up to [`PIPES_MOST`])
     /// for `packets` packets, of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
+        Self::limited(pipes, [rate; 2], packets, batch)
+    }
+
+    /// The same, of which the pipes together, and each, have the second of `rates`, and the port
+    /// the first, which should be many times that.
+    pub fn limited(pipes: u32, rates: [u64; 2], packets: u32, batch: usize) -> Result<Self, Error> {
         if pipes > PIPES_MOST {
             return Err(Error::Refused("so many pipes"));
         }
-        let port = Port::new(library()?, pipes, rate, QUEUE)?;
+        let [line, rate] = rates;
+        let port = Port::new(library()?, pipes, line, rate, QUEUE)?;
         let batch = Vec::with_capacity(batch);
         Ok(Self { port, mbufs: Mbufs::new(packets), batch })
     }
@@ -178,6 +186,30 @@ mod tests {
             assert_eq!(own, (0..8).map(|turn| turn * 4 + pipe).collect::<Vec<_>>());
         }
         assert_eq!(dequeue(&mut port), []);
+    }
+
+    #[test]
+    fn no_more_leaves_than_a_limit() {
+        use std::time::{Duration, Instant};
+        // 10 MB/s of a gigabyte: a burst of a mebibyte, and 6,667 packets of 1,500 bytes a second.
+        let rates = [1_000_000_000, 10_000_000];
+        let mut port = match RteSched::limited(4, rates, 128, 32) {
+            Err(Error::Absent(why)) => return eprintln!("skipped: {why}"),
+            port => port.unwrap(),
+        };
+        let (began, mut number) = (Instant::now(), 0_u32);
+        let mut free: Vec<u32> = (0..128).collect();
+        while began.elapsed() < Duration::from_millis(300) {
+            let arrivals: Vec<_> =
+                free.drain(..free.len().min(16)).map(|it| (it, it % 4)).collect();
+            port.enqueue(arrivals.into_iter(), 1500, |dropped| free.push(dropped));
+            port.dequeue(32, |left| {
+                number += 1;
+                free.push(left);
+            });
+        }
+        let most = began.elapsed().as_secs_f64() * 10e6 + f64::from(2 << 20);
+        assert!(f64::from(number) * 1500.0 < most && number > 700, "{number} packets");
     }
 
     #[test]

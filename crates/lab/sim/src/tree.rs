@@ -69,10 +69,12 @@ pub fn run(
 pub(crate) fn check(scheduler: &Scheduler, queues: usize) -> Result<(), String> {
     match scheduler.keeper {
         Keeper::Workers(_) => gate::lay_out(scheduler, queues).map(|_| ()),
-        Keeper::Driver => driver::check(scheduler, queues),
+        Keeper::Driver(_) => driver::check(scheduler, queues),
         Keeper::Departures => departs::check(scheduler, queues),
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod valves;

@@ -1,6 +1,7 @@
 //! A small provider's tree with real traffic: [shown](demo), and measured beside Linux's, on an
 //! [otherwise idle machine](real) and on a [busy one](busy). And [a larger one's](many), of many
-//! classes at their ceilings, where the machine is the limit.
+//! classes at their ceilings, where the machine is the limit. And how long packets are under way
+//! through a tree of [four applications](delay).
 //!
 //! Two sites share a link, six subscribers the sites, three applications each subscriber
 //! (`provider`). In each phase they ask for other rates (`phase`); one thread sends all of
@@ -16,6 +17,7 @@
 
 mod arrivals;
 pub mod busy;
+pub mod delay;
 pub mod demo;
 mod load;
 pub mod many;

@@ -3,6 +3,7 @@
 use crate::flatten::{Class, Rates, Scope, Target, Tree};
 use crate::rules::{Assigned, tables};
 use crate::terms::{Acting, terms};
+use crate::valves::{self, Valved};
 use crate::virtual_queue::{self, VirtualQueue};
 use crate::{Enforcement, Name, Numbers, Refusal};
 use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
@@ -115,6 +116,15 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Resu
             }
         }
     }
+    for (name, Valved { ceil, label }) in valves::all(&tree.classes, &below, numbers)? {
+        if let Some(number) = numbers.get(name)
+            && let Some(class) = image.classes.get_mut(&number)
+        {
+            class.rate = class.rate.min(layout::LABEL_RATE_MAX);
+            (class.ceil, class.rules) = (ceil, layout::Rules::FlowValve);
+            image.labels.insert(number, label);
+        }
+    }
     let scopes = || (0..).zip(&tree.scopes);
     let filters = scopes().flat_map(|(number, scope)| {
         let assigned = scope.filters.iter();
@@ -172,6 +182,7 @@ fn class_of(class: &Class, links: &Links, queue: Option<&VirtualQueue>) -> layou
             Framing::Atm => layout::Framing::Atm,
             Framing::Ptm => layout::Framing::Ptm,
         },
+        rules: layout::Rules::Htb,
         parent: links.parent,
         child: links.child,
         sibling: links.sibling,

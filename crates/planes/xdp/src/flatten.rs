@@ -6,6 +6,10 @@
 //! and their weight. Without a rate above there is nothing to order, because nothing waits: such a
 //! class only counts, and what is in it begins a tree of its own.
 //!
+//! *By FlowValve's rules* a tree has labels instead: the weight of a class, and from whom it
+//! borrows. It is at the root, and what is in its classes is a FIFO or nothing: its classes meter
+//! by themselves, and know no classes of another qdisc.
+//!
 //! *Scopes.* What has filters or an order of its own, a qdisc or a class of an `htb`, becomes a
 //! scope, in which the program looks for a packet's class. A scope leads to classes, or to scopes
 //! within it.
@@ -18,7 +22,7 @@ use crate::numbers::DIRECT;
 use crate::{Enforcement, Name, Refusal};
 use narrows_bpf::tree::layout::PRIORITIES;
 use narrows_classify::{Filter, Otherwise, Rules};
-use narrows_coordination::{Strategy, TreeKind, TreeStrategy};
+use narrows_coordination::{Label, Lenders, Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
 use narrows_qdisc::htb::Unclassified;
 use narrows_qdisc::{Config, bands, fifo, htb, tbf};
@@ -28,6 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The frame by which a limit in packets is reckoned, in bytes.
 const FRAME: u64 = 1514;
+/// The least burst by FlowValve's rules: two full frames.
+const BURST_MIN: Bytes = Bytes(2 * FRAME);
 /// The assured rate of a class that has none: negligible.
 const NOTHING: Rate = Rate::from_bits_per_sec(8);
 
@@ -63,6 +69,30 @@ pub(crate) struct Class {
     pub(crate) lender: Option<Name>,
     /// The lender of the classes below it.
     lends: Option<Name>,
+    /// What it has by FlowValve's rules; `None` by HTB's.
+    pub(crate) valve: Option<Valve>,
+}
+
+/// What a class has by FlowValve's rules.
+pub(crate) struct Valve {
+    /// Its weight among those beside it with the same priority.
+    pub(crate) weight: u32,
+    /// Those from which it borrows; `None` if they follow from the tree.
+    pub(crate) lenders: Option<Vec<Name>>,
+    /// What its bucket holds, and that of its ceiling, beyond an epoch's worth.
+    pub(crate) bursts: [Bytes; 2],
+}
+
+impl Valve {
+    /// Of the class `class` of the qdisc `handle`, with the label `label`.
+    fn of(handle: Handle, class: &htb::Class, label: &Label) -> Self {
+        let lenders = match label.lenders {
+            Lenders::Beside => None,
+            named @ Lenders::Only(_) => Some(named.named().map(|id| (handle, id)).collect()),
+        };
+        let bursts = [class.burst, class.cburst].map(|burst| burst.max(BURST_MIN));
+        Self { weight: label.weight(), lenders, bursts }
+    }
 }
 
 /// The rates of a class.
@@ -230,9 +260,9 @@ impl<'a> Tree<'a> {
                 return Err(self.needs_queue("codel without a rate above it"));
             }
             At::Free(name) => {
-                let (parent, rates, lender) = (None, None, None);
-                let class =
-                    Class { parent, rates, prio: 0, quantum: 1, queue: None, lender, lends: None };
+                let (parent, rates, lender, lends) = (None, None, None, None);
+                let (prio, quantum, queue, valve) = (0, 1, None, None);
+                let class = Class { parent, rates, prio, quantum, queue, lender, lends, valve };
                 self.classes.insert(name, class);
                 name
             }
@@ -297,11 +327,14 @@ impl<'a> Tree<'a> {
         rules: Option<&'a Rules>,
         at: At,
     ) -> Result<Entry, Refusal> {
-        match self.plan.trees.get(&handle) {
-            None | Some(TreeKind::Htb(TreeStrategy::Fair)) => {}
-            Some(TreeKind::Htb(_)) => return Err(Refusal::Coordination("coordination")),
+        let by_valve = match self.plan.trees.get(&handle) {
+            None | Some(TreeKind::Htb(TreeStrategy::Fair)) => false,
+            Some(TreeKind::Htb(TreeStrategy::FlowValve)) => self.may_have_valves(at)?,
+            Some(TreeKind::Htb(TreeStrategy::Lock)) => {
+                return Err(Refusal::Coordination("coordination"));
+            }
             Some(TreeKind::Hfsc) => return Err(self.needs_queue("hfsc")),
-        }
+        };
         let scope = self.open();
         // Bands that share a rate are classes of a tree, too.
         let is_bands = htb.unclassified == Unclassified::Dropped;
@@ -323,14 +356,22 @@ impl<'a> Tree<'a> {
                 None => (at.parent(), rate, rate.time_for(burst)),
             };
             let overhead = self.charge(overhead)?;
-            let order = (u16::from(prio(&classes, id)), quantum);
-            self.add((handle, id), parent, Rates { rate, ceil, burst, overhead }, order, !is_bands);
+            let prio = if by_valve { class.prio } else { prio(&classes, id) };
+            let (rates, order) = (Rates { rate, ceil, burst, overhead }, (prio.into(), quantum));
+            self.add((handle, id), parent, rates, order, !is_bands);
+            if by_valve && let Some(added) = self.classes.get_mut(&(handle, id)) {
+                let label = classes[&id].label.as_deref().copied().unwrap_or_default();
+                added.valve = Some(Valve::of(handle, &class, &label));
+            }
         }
         let inner: BTreeSet<u32> =
             classes.values().filter_map(|class| class.class.parent()).collect();
         let mut entries = BTreeMap::new();
         for (&id, class) in &classes {
             if let Some(leaf) = class.leaf.filter(|_| !inner.contains(&id)) {
+                if by_valve {
+                    self.may_be_behind_a_valve(leaf)?;
+                }
                 let rules = below(rules, id);
                 entries.insert(id, self.place(leaf, rules, At::Class((handle, id)))?);
             }
@@ -351,6 +392,34 @@ impl<'a> Tree<'a> {
         };
         let default = Otherwise::Class(htb.default);
         Ok(self.close(scope, handle, rules, default, &entries, otherwise))
+    }
+
+    /// Whether a tree by FlowValve's rules may be there: always, or this refuses it.
+    fn may_have_valves(&self, at: At) -> Result<bool, Refusal> {
+        if self.enforcement.is_at_host() {
+            return Err(Refusal::NotAtHost("htb with coordination flowvalve"));
+        }
+        let (what, instead) = ("coordination flowvalve in another qdisc", "give it to the root");
+        match at {
+            At::Root => Ok(true),
+            At::Free(_) | At::Class(_) => Err(Refusal::Filter { what, instead }),
+        }
+    }
+
+    /// Refuses what by FlowValve's rules is in no class.
+    fn may_be_behind_a_valve(&self, leaf: Key) -> Result<(), Refusal> {
+        let (what, instead) = match config(self.plan, leaf) {
+            Some(Config::Codel(_)) => (
+                "codel below coordination flowvalve",
+                "leave it out, since nothing waits there that it could look at",
+            ),
+            Some(Config::Tbf(_) | Config::Htb(_) | Config::Bands(_) | Config::Stab(_)) => (
+                "qdiscs with rates, classes or a stab below coordination flowvalve",
+                "give rates and classes to the htb itself",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Refusal::Filter { what, instead })
     }
 
     fn bands(
@@ -417,8 +486,9 @@ impl<'a> Tree<'a> {
             }
         }
         let lends = if is_of_htb { Some(name) } else { lender };
-        let (rates, queue) = (Some(rates), None);
-        self.classes.insert(name, Class { parent, rates, prio, quantum, queue, lender, lends });
+        let (rates, queue, valve) = (Some(rates), None, None);
+        let class = Class { parent, rates, prio, quantum, queue, lender, lends, valve };
+        self.classes.insert(name, class);
     }
 
     /// A new scope, not filled yet.

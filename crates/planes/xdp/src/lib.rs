@@ -19,6 +19,7 @@ mod numbers;
 mod refusal;
 mod rules;
 mod terms;
+mod valves;
 mod virtual_queue;
 
 pub use compile::{Compiled, compile};

@@ -17,6 +17,7 @@
 #define METER_H
 
 #include "aqm.h"
+#include "valve.h"
 #include "way.h"
 
 /* Five ticks of a kernel with HZ=250: the clock for credit is up to a tick old. */
@@ -133,11 +134,27 @@ static __always_inline void sell_anyway(__u32 plan, __u32 leaf, const struct cla
 	struct way way = { .want = bytes, .plan = plan, .at = class->parent };
 	struct node *node = node_of(leaf);
 
+	if (class->rules == FLOWVALVE) {
+		charge_anyway(plan, leaf, bytes);
+		return;
+	}
 	if (!node)
 		return;
 	__sync_fetch_and_add(&node->clock, time_for(bytes, rate_of(class, node)));
 	for (int level = 1; level < LEVELS_MAX && way.at; level++)
 		book(&way);
+}
+
+/* The verdict by FlowValve's rules. */
+static __always_inline int meter_by_label(__u32 plan, __u32 leaf, struct class_slot *slot,
+					  __u64 cost)
+{
+	int got = pass_valve(plan, leaf, cost);
+
+	if (got == NO_TOKENS)
+		return FULL;
+	slot->borrows = got == LENT_TOKENS;
+	return SEND;
 }
 
 /* The verdict on a packet of `leaf` that is charged `cost` bytes. */
@@ -150,6 +167,8 @@ static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *cla
 
 	if (cost > SALE_MAX)
 		return FULL;
+	if (class->rules == FLOWVALVE)
+		return meter_by_label(plan, leaf, slot, cost);
 	slot->offered += cost;
 	/* Signed: the coarse clock may be behind the purchase. */
 	if (slot->credit >= (__s64)cost && slot->delay <= class->target &&

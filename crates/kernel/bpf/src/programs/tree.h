@@ -39,6 +39,9 @@
 #define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
 #define LEVELS_MAX 24
+/* The most classes on the way in a label, and those that it names. */
+#define LABEL_LEVELS 8
+#define LENDERS_MAX 32
 #define PRIORITIES 16
 #define CARRIER_SHIFT 1
 
@@ -107,6 +110,12 @@ struct plan {
 	struct mask by[MASKS_MAX];	/* of all scopes, in the order of `first` */
 };
 
+/* Whose rules a class follows. */
+enum rules {
+	HTB,				/* meter.h, share_out.h */
+	FLOWVALVE,			/* valve.h, with a label */
+};
+
 struct class {
 	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
 	__u64 ceil;			/* never exceeded, in bytes per second */
@@ -118,12 +127,43 @@ struct class {
 	__u32 quantum;			/* its weight among those that borrow */
 	__s32 per_frame;		/* added to each frame's length */
 	__u16 minimum;			/* the least that a frame is charged, before framing */
-	__u16 framing;			/* how the link divides frames (overhead.h) */
+	__u8 framing;			/* how the link divides frames (overhead.h) */
+	__u8 rules;			/* by which it may send (enum rules) */
 	__u32 parent;			/* 0 at the root */
 	__u32 child;			/* the first below it, 0 at a leaf */
 	__u32 sibling;			/* the next beside it, 0 at the last */
 	__u16 prio;
 	__u16 lender;			/* at a leaf, the class whose assured rate is its own; 0 for itself */
+};
+
+/* The label of a class under FlowValve's rules (valve.h): the classes on its way, and those from
+ * which it borrows. Rates are in bytes per second. */
+struct label {
+	__u64 burst;			/* bytes that its bucket holds beyond an epoch's, */
+	__u64 cburst;			/* and the bucket of its ceiling */
+	__u64 promised;			/* the assured rates of the classes below it together */
+	__u32 weight;			/* among those beside it with the same priority */
+	__u32 is_limited;		/* whether its ceiling is less than what it could borrow */
+	__u16 path[LABEL_LEVELS];	/* from the topmost class to itself; 0 behind that */
+	__u16 lenders[LENDERS_MAX];	/* in the order in which they are asked; 0 behind the last */
+};
+
+/* A token bucket that one CPU fills once an epoch. */
+struct bucket {
+	__u64 locked;			/* since when a CPU fills it; 0 if none */
+	__u64 filled;			/* when it was filled last */
+	__u64 rate;			/* how fast it is filled, in bytes per second */
+	__s64 tokens;			/* in bytes */
+};
+
+/* Of a class under FlowValve's rules, shared by all CPUs. Two cache lines. */
+struct valve {
+	struct bucket own;		/* what the class may send */
+	struct bucket shadow;		/* what it lends */
+	struct bucket ceil;		/* the rest of its ceiling, where that limits it */
+	__s64 counted;			/* bytes sent in this epoch, of it and of all below it */
+	__u64 measured;			/* bytes sent per second, over the last epochs */
+	__u64 unused[2];
 };
 
 /* When an AQM signals (aqm.h). */
@@ -229,6 +269,21 @@ struct {
 	__type(value, struct node);
 } nodes SEC(".maps");
 
+/* The labels of both plans. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct label);
+} labels SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct valve);
+} valves SEC(".maps");
+
 /* A class's slots. The map keeps the name that it has in older versions, so that an upgrade and
  * tools find it. */
 struct {
@@ -264,6 +319,18 @@ static __always_inline struct class *class_of(__u32 plan, __u32 class)
 static __always_inline struct node *node_of(__u32 class)
 {
 	return bpf_map_lookup_elem(&nodes, &class);
+}
+
+static __always_inline struct label *label_of(__u32 plan, __u32 class)
+{
+	__u32 index = plan * CLASSES_MAX + class;
+
+	return bpf_map_lookup_elem(&labels, &index);
+}
+
+static __always_inline struct valve *valve_of(__u32 class)
+{
+	return bpf_map_lookup_elem(&valves, &class);
 }
 
 /* The rate at which a class above sells: the ceiling below the root, since the class below it keeps

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * `tree`'s meter, compiled for the host: the same programs/meter.h and share_out.h, over
+ * `tree`'s meter, compiled for the host: the same programs/meter.h, share_out.h and valve.h, over
  * memory in the place of maps, at whatever time its caller says.
  *
  * A tree has CPUs, each with its slots. They take turns: the caller names the CPU.
@@ -22,6 +22,9 @@ struct stepped {
 	struct class classes[2 * CLASSES_MAX];
 	struct node nodes[CLASSES_MAX];
 	struct sharing sharing;
+	struct label labels[2 * CLASSES_MAX];
+	struct valve valves[CLASSES_MAX];
+	struct dividing dividing;
 	__u64 now;
 	struct class_slot slots[];	/* of one CPU after the other */
 };
@@ -39,6 +42,12 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 		return index < 2 * CLASSES_MAX ? &tree->classes[index] : NULL;
 	if (map == &nodes)
 		return index < CLASSES_MAX ? &tree->nodes[index] : NULL;
+	if (map == &labels)
+		return index < 2 * CLASSES_MAX ? &tree->labels[index] : NULL;
+	if (map == &valves)
+		return index < CLASSES_MAX ? &tree->valves[index] : NULL;
+	if (map == &dividings)
+		return &tree->dividing;
 	return NULL;
 }
 
@@ -68,17 +77,29 @@ void stepped_class(struct stepped *of, __u32 number, const struct class *class)
 	of->classes[number] = *class;
 }
 
+/* The bytes that struct label has in a map. */
+void stepped_label(struct stepped *of, __u32 number, const struct label *label)
+{
+	of->labels[number] = *label;
+}
+
 /* The verdict on a packet, and whether a purchase was tried for it. */
 int stepped_meter(struct stepped *of, __u64 now, __u32 cpu, __u32 leaf, __u64 cost, int *asked)
 {
 	struct class_slot *slot = &of->slots[cpu * CLASSES_MAX + leaf];
 	__u64 bought = slot->bought, refused = slot->refused_until;
+	const struct class *class;
 	int answer;
 
 	tree = of;
 	of->now = now;
-	answer = meter(0, leaf, &of->classes[leaf], slot, cost);
-	*asked = slot->bought != bought || slot->refused_until != refused;
+	class = class_of(0, leaf);
+	if (!class)
+		return FULL;
+	answer = meter(0, leaf, class, slot, cost);
+	/* By FlowValve's rules each packet asks. */
+	*asked = class->rules == FLOWVALVE || slot->bought != bought ||
+		 slot->refused_until != refused;
 	if (answer == MARK_OR_DROP)
 		slot->aqm_drops++;
 	return answer;

@@ -35,11 +35,19 @@ pub const SCOPE: u32 = 1 << 31;
 pub(super) const HAS_TERMS: u32 = 2;
 /// Priorities of packets.
 pub const PRIORITIES: usize = 16;
+/// The most classes on the way in a label, the topmost one included.
+pub const LABEL_LEVELS: usize = 8;
+/// The most lenders that a label names.
+pub const LENDERS_MAX: usize = 32;
+/// The highest rate of a class with a label, in bytes per second.
+pub const LABEL_RATE_MAX: u64 = 1 << 40;
 
 /// The size of `struct node`.
 pub(super) const NODE_BYTES: usize = 128;
 /// The size of `struct class_slot`.
 pub(super) const CLASS_SLOT_BYTES: usize = 96;
+/// The size of `struct valve`.
+pub(super) const VALVE_BYTES: usize = 128;
 
 /// The fields of a packet that rules compare: `struct key`. As a mask, the bits that count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -160,6 +168,8 @@ pub struct Class {
     pub minimum: u16,
     /// How the link divides frames.
     pub framing: Framing,
+    /// By whose rules it may send.
+    pub rules: Rules,
     /// The class above it; 0 at the root.
     pub parent: u32,
     /// The first class below it; 0 at a leaf.
@@ -174,7 +184,7 @@ pub struct Class {
 
 /// How a link divides frames: `WHOLE`, `ATM` and `PTM` of `programs/overhead.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u16)]
+#[repr(u8)]
 pub enum Framing {
     /// Not at all.
     #[default]
@@ -183,6 +193,65 @@ pub enum Framing {
     Atm = 1,
     /// With a byte more for every started 64.
     Ptm = 2,
+}
+
+/// `enum rules` of `programs/tree.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Rules {
+    /// HTB's.
+    #[default]
+    Htb = 0,
+    /// FlowValve's, by its [`Label`].
+    FlowValve = 1,
+}
+
+/// What a class under FlowValve's rules has besides: `struct label`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Label {
+    /// What its bucket holds beyond an epoch's worth, in bytes.
+    pub burst: u64,
+    /// The same of the bucket of its ceiling.
+    pub cburst: u64,
+    /// The assured rates of the classes below it together, in bytes per second.
+    pub promised: u64,
+    /// Its weight among those beside it with the same priority.
+    pub weight: u32,
+    /// Whether its ceiling is less than what it could borrow.
+    pub is_limited: bool,
+    /// The classes from the topmost one down to itself, at most [`LABEL_LEVELS`].
+    pub path: Vec<u16>,
+    /// The classes from which it borrows, in their order, at most [`LENDERS_MAX`].
+    pub lenders: Vec<u16>,
+}
+
+/// The size of `struct label`, in words of eight bytes.
+pub(crate) const LABEL_WORDS: usize = 4 + LABEL_LEVELS / 4 + LENDERS_MAX / 4;
+
+impl Label {
+    /// `struct label`.
+    pub(crate) fn words(&self) -> [u64; LABEL_WORDS] {
+        let Self { burst, cburst, promised, weight, is_limited, path, lenders } = self;
+        let pair = [*weight, u32::from(*is_limited)].map(u32::to_ne_bytes);
+        let numbers = |of: &[u16], most: usize| {
+            of.iter().copied().chain(std::iter::repeat(0)).take(most).collect::<Vec<u16>>()
+        };
+        let classes = [numbers(path, LABEL_LEVELS), numbers(lenders, LENDERS_MAX)].concat();
+        let classes = classes.into_iter().flat_map(u16::to_ne_bytes);
+        let bytes: Vec<u8> = pair.into_iter().flatten().chain(classes).collect();
+        let mut words = [0; LABEL_WORDS];
+        words[..3].copy_from_slice(&[*burst, *cburst, *promised]);
+        for (word, bytes) in words[3..].iter_mut().zip(bytes.chunks_exact(8)) {
+            let mut whole = [0; 8];
+            whole.copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(whole);
+        }
+        words
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.words().into_iter().flat_map(u64::to_ne_bytes).collect()
+    }
 }
 
 /// The size of `struct class`, in words of eight bytes.
@@ -204,7 +273,8 @@ impl Class {
             let [[a, b], [c, d]] = [first, second].map(u16::to_ne_bytes);
             u32::from_ne_bytes([a, b, c, d])
         };
-        let (least, place) = (short(minimum, self.framing as u16), short(prio, lender));
+        let kinds = u16::from_ne_bytes([self.framing as u8, self.rules as u8]);
+        let (least, place) = (short(minimum, kinds), short(prio, lender));
         let pairs = [
             pair(batch, quantum),
             pair(self.per_frame as u32, least),
@@ -253,6 +323,12 @@ mod tests {
     fn structures_are_as_large_as_in_c() {
         let class = Class { quantum: 1, prio: 2, lender: 3, ..Class::default() }.bytes();
         assert_eq!((class.len(), class[52], class[76], class[78]), (80, 1, 2, 3));
+        let kinds = Class { framing: Framing::Ptm, rules: Rules::FlowValve, ..Class::default() };
+        assert_eq!(kinds.bytes()[62..64], [2, 1]);
+        let label = Label { weight: 7, path: vec![5], lenders: vec![9; 32], ..Label::default() };
+        let bytes = label.bytes();
+        assert_eq!((bytes.len(), bytes[24], bytes[32], bytes[34]), (112, 7, 5, 0));
+        assert!(bytes[48..].chunks_exact(2).all(|lender| lender == [9, 0]), "{bytes:?}");
         let plan = plan(&Image::default(), &Table::default());
         assert_eq!(plan.len(), 8 + SIEVES_MAX + 80 + MASKS_MAX * 56);
         assert_eq!(plan[16..20], [0; 4]);

@@ -419,6 +419,72 @@ fn the_kernel_and_the_host_let_as_much_pass() {
     }
 }
 
+/// Two leaves under FlowValve's rules, with the weights 1 and 3, below a class of so many bytes a
+/// second. The first borrows from the second.
+#[cfg(feature = "stepped")]
+fn valves(rate: u64) -> (BTreeMap<u32, Class>, BTreeMap<u32, layout::Label>) {
+    let of = Class { rules: layout::Rules::FlowValve, ..class(rate) };
+    let leaf = |sibling| Class { rate: 1, parent: 3, sibling, ..of };
+    let label = |weight, path: &[u16], lenders: &[u16]| layout::Label {
+        burst: 3028,
+        cburst: 3028,
+        promised: if path.len() == 1 { 2 } else { 0 },
+        weight,
+        path: path.to_vec(),
+        lenders: lenders.to_vec(),
+        ..layout::Label::default()
+    };
+    let classes = [(1, leaf(2)), (2, leaf(0)), (3, Class { child: 1, ..of })];
+    let labels =
+        [(1, label(1, &[3, 1], &[2])), (2, label(3, &[3, 2], &[])), (3, label(1, &[3], &[]))];
+    (classes.into(), labels.into())
+}
+
+#[cfg(feature = "stepped")]
+#[test]
+fn by_flowvalve_s_rules_the_kernel_lets_as_much_pass_as_the_host() {
+    use crate::stepped::{Answer, Stepped};
+    use narrows_units::Nanos;
+    use std::time::Duration;
+
+    // An epoch of the whole is 70 frames of 1,000 bytes.
+    let (classes, labels) = valves(20_000_000);
+    for mut tree in trees() {
+        let image = Image {
+            classes: classes.clone(),
+            labels: labels.clone(),
+            ..one_class(Class::default())
+        };
+        tree.install(image, &[1, 2, 3]).unwrap();
+        let mut host = Stepped::new(1, &classes).labelled(&labels);
+        let (began, times) = (Instant::now(), 300);
+        let elapsed = || began.elapsed().as_nanos() as u64;
+        let (mut expected, mut waited) = (0, 0);
+        for _ in 0..40 {
+            let from = elapsed();
+            let (_, each, _) = run(&tree, &frame(53, 0, 1000), times);
+            let each = u64::from(each);
+            // It may have waited for its core between any two frames.
+            waited += (elapsed() - from).saturating_sub(each * u64::from(times));
+            let at = |number: u64| Nanos(1_000_000_000 + from + number * each);
+            let answers = (0..u64::from(times)).map(|number| host.meter(at(number), 0, 1, 1000).0);
+            expected += answers.filter(|answer| *answer == Answer::Send).count() as u64;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let counters = tree.class_counters(1).unwrap();
+        let passed = counters.own_packets + counters.borrowed_packets;
+        // An epoch's worth of the whole may be on one side, and so may be those in which it waited.
+        let apart = 140 + waited * 70 / (3 * MS);
+        assert!(passed.abs_diff(expected) <= apart && expected > 400, "{passed}, {expected}");
+        // A quarter of the rate is its own, and so is what nobody else wants, on loan.
+        assert!(counters.borrowed_packets > counters.own_packets, "{counters:?}");
+        assert!(counters.limit_drops > 1000, "{counters:?}");
+        // Another tree has nothing of it.
+        tree.install(Image::default(), &[]).unwrap();
+        assert_eq!(run(&tree, &frame(53, 0, 1000), 10).0, REDIRECT);
+    }
+}
+
 #[test]
 fn a_merged_packet_counts_as_the_frames_that_it_stands_for() {
     let Some(tree) = trees().find(|tree| tree.entry() == Entry::Tcx) else { return };

@@ -6,7 +6,7 @@ use super::shape::{LEAVES, LookUp as By, Members, Shape, Subject};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run;
-use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
+use narrows_bpf::tree::layout::{Class, Key, Label, Mask, PRIORITIES, Rule, Rules};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
 use narrows_bpf::tree::{self, Image, Scope, Tree};
 use narrows_bpf::{
@@ -114,7 +114,11 @@ impl Program {
                 tree.install(image, &new)?;
                 Loaded::Stamp { stamp, _tree: Box::new(tree) }
             }
-            Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
+            Subject::Tree
+            | Subject::Valve
+            | Subject::Filter { .. }
+            | Subject::Terms
+            | Subject::Edited => {
                 let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
                 tree.connect(port)?;
                 let image = image(shape);
@@ -169,9 +173,11 @@ impl Program {
     /// Demands a verdict that this program gives under its load.
     pub(super) fn judge(&self, verdict: u32) -> Result<()> {
         let passes = match self.shape.subject {
-            Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
-                test_run::REDIRECT
-            }
+            Subject::Tree
+            | Subject::Valve
+            | Subject::Filter { .. }
+            | Subject::Terms
+            | Subject::Edited => test_run::REDIRECT,
             // `TC_ACT_UNSPEC`, and `TC_ACT_SHOT` instead of a drop.
             Subject::EmptyTcx | Subject::Stamp => u32::MAX,
             Subject::Set(_) => test_run::DROP,
@@ -309,7 +315,9 @@ fn image(shape: Shape) -> Image {
     let leaves = if shape.contended { 1 } else { shape.cpus.min(LEAVES) as u32 };
     let rate = rate(shape);
     let inner = shape.depth - 1;
+    let is_valve = shape.subject == Subject::Valve;
     let class = |limit| Class {
+        rules: if is_valve { Rules::FlowValve } else { Rules::Htb },
         rate,
         ceil: rate,
         burst: BURST,
@@ -341,7 +349,24 @@ fn image(shape: Shape) -> Image {
     let outermost = Scope { major: NAMED, unknown: 1, otherwise };
     let names = BTreeMap::from([(NAMED << 16 | NAMED, 1)]);
     let terms = if shape.subject == Subject::Terms { terms(shape.entries) } else { Vec::new() };
-    Image { masks, rules, terms, outermost, names, classes, ..Image::default() }
+    let labels = if is_valve { labels(&classes) } else { BTreeMap::new() };
+    Image { masks, rules, terms, outermost, names, classes, labels, ..Image::default() }
+}
+
+/// The labels of `classes`, which borrow from nobody: so their own buckets decide.
+fn labels(classes: &BTreeMap<u32, Class>) -> BTreeMap<u32, Label> {
+    let label = |number: &u32| {
+        let above = |number: &u32| classes.get(number).map(|class| class.parent);
+        let way = std::iter::successors(Some(*number), above).take_while(|number| *number != 0);
+        let mut path: Vec<u16> = way.map(|number| number as u16).collect();
+        path.reverse();
+        let below = classes.values().filter(|class| class.parent == *number);
+        let promised = below.map(|class| class.rate).sum();
+        let burst = 2 * 1514;
+        let label = Label { burst, cburst: burst, promised, weight: 1, path, ..Label::default() };
+        (*number, label)
+    };
+    classes.keys().map(label).collect()
 }
 
 /// So many terms that compare two bytes of the frame, of which the last one fits.

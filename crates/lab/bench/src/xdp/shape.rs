@@ -19,6 +19,8 @@ pub enum Subject {
     BucketLocked,
     /// The XDP plane's tree, without filters.
     Tree,
+    /// The same by FlowValve's rules.
+    Valve,
     /// Does nothing, at tcx.
     EmptyTcx,
     /// What gives departure times to what a host sends, at tcx, by a tree without filters.
@@ -98,6 +100,7 @@ impl Subject {
             Self::BucketShared => "bucket-shared",
             Self::BucketLocked => "bucket-locked",
             Self::Tree => "tree",
+            Self::Valve => "tree-flowvalve",
             Self::EmptyTcx => "empty-tcx",
             Self::Stamp => "stamp",
             Self::Filter { crowded: false } => "filter",
@@ -213,6 +216,12 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
                 for bound in [false, true] {
                     shapes.push(Shape { contended, bound, ..shape });
                 }
+            }
+        }
+        for depth in [1, 4] {
+            let shape = Shape::new(Subject::Valve, depth, cpus);
+            for bound in [false, true] {
+                shapes.push(Shape { contended: cpus > 1, bound, ..shape });
             }
         }
         shapes.push(Shape::new(Subject::EmptyTcx, 0, cpus));

@@ -280,9 +280,11 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// A port of `line` bytes per second, of which the pipes have `rate`, together and each.
     pub(super) fn new(
         library: &'static Library,
         pipes: u32,
+        line: u64,
         rate: u64,
         queue: u16,
     ) -> Result<Self, Error> {
@@ -315,7 +317,7 @@ impl Port {
         let mut params = PortParams {
             name: c"narrows".as_ptr(),
             socket: 0,
-            rate,
+            rate: line,
             mtu: MTU,
             frame_overhead: 0,
             n_subports_per_port: 1,

@@ -6,7 +6,7 @@
 
 use super::{BEGIN, PORT};
 use narrows_bpf::stepped::{Answer, Stepped};
-use narrows_bpf::tree::layout::{CLASSES_MAX, Class, LEVELS_MAX};
+use narrows_bpf::tree::layout::{CLASSES_MAX, Class, LEVELS_MAX, Label};
 use narrows_policy::{Plan, Policy};
 use narrows_units::Nanos;
 use narrows_xdp::{Enforcement, Numbers, compile};
@@ -18,6 +18,8 @@ const COST: u64 = 1514;
 const PACKETS: u64 = 200;
 /// The most classes that send.
 const CLASSES: usize = 8;
+/// An epoch of FlowValve's, or more.
+const EPOCH: Nanos = Nanos::from_millis(4);
 /// How long they send, which is much longer than a burst.
 const LENGTH: Nanos = Nanos::from_secs(2);
 
@@ -35,7 +37,7 @@ pub(super) fn trial(policy: &Policy, cpus: usize) {
         assert!(path(classes, *number).count() <= LEVELS_MAX, "class {number} is below itself");
     }
     let leaves: Vec<u32> = compiled.leaves.values().copied().take(CLASSES).collect();
-    let mut tree = Stepped::new(cpus as u32, classes);
+    let mut tree = Stepped::new(cpus as u32, classes).labelled(&compiled.image.labels);
     let mut passed: BTreeMap<u32, u64> = BTreeMap::new();
     for number in 0..PACKETS {
         let now = BEGIN + Nanos(LENGTH.0 / PACKETS * number);
@@ -51,7 +53,10 @@ pub(super) fn trial(policy: &Policy, cpus: usize) {
     }
     for (number, bytes) in passed {
         if let Some(class) = classes.get(&number) {
-            let most = most(class, cpus as u64);
+            let most = match compiled.image.labels.get(&number) {
+                Some(label) => most_by_label(class, label),
+                None => most(class, cpus as u64),
+            };
             assert!(bytes as f64 <= most, "class {number} passed {bytes} bytes of {most}");
         }
     }
@@ -67,6 +72,18 @@ fn most(class: &Class, cpus: u64) -> f64 {
     let span = [LENGTH.0, class.burst, class.limit, batches].map(|ns| ns as f64 / 1e9);
     let packets = (CLASSES as u64 + cpus) * COST;
     class.ceil as f64 * span.iter().sum::<f64>() + packets as f64
+}
+
+/// The most bytes that a class may pass in [`LENGTH`] by FlowValve's rules: only the ceiling of a
+/// leaf is metered, and the sum of leaves may be more than the class above has while they come and
+/// go.
+fn most_by_label(class: &Class, label: &Label) -> f64 {
+    if class.child != 0 || !label.is_limited {
+        return f64::INFINITY;
+    }
+    // A bucket is filled at the end of an epoch.
+    let span = (LENGTH.0 + 2 * EPOCH.0) as f64 / 1e9;
+    class.ceil as f64 * span + (label.cburst + COST) as f64
 }
 
 /// The numbers of a class and of those above it.

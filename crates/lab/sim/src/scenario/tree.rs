@@ -306,7 +306,10 @@ fn scheduler(
         name: table.name.clone(),
         policy: built_in.map_or(table.policy.as_str(), |(_, text)| text).to_owned(),
         keeper: keeper.ok_or_else(|| {
-            format!("\"{}\": write fair, flowvalve, lock, xdp or departures", table.coordination)
+            format!(
+                "\"{}\": write fair, flowvalve, lock, xdp, xdp-flowvalve or departures",
+                table.coordination
+            )
         })?,
         drops: table.drops,
         before: named(&table.before)?,

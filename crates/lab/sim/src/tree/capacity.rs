@@ -101,7 +101,7 @@ pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, Str
         costs,
         keeper: scheduler.keeper,
         program: match scheduler.keeper {
-            Keeper::Driver => {
+            Keeper::Driver(_) => {
                 Some(Program::Driver(Driver::new(scheduler, &load.classes, load.cores)?))
             }
             Keeper::Departures => {
@@ -115,7 +115,7 @@ pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, Str
     let core = |(number, spec)| {
         let meters = match scheduler.keeper {
             Keeper::Workers(_) => meters(spec, &load.classes)?,
-            Keeper::Driver | Keeper::Departures => Vec::new(),
+            Keeper::Driver(_) | Keeper::Departures => Vec::new(),
         };
         // Not all begin with the same.
         let app = number % load.classes.len().max(1);
@@ -190,7 +190,7 @@ impl Model<'_> {
     fn cost(&mut self, number: usize, app: usize, time: f64) -> f64 {
         let path = std::mem::take(&mut self.paths[app]);
         let time = match self.keeper {
-            Keeper::Driver => {
+            Keeper::Driver(TreeStrategy::Fair | TreeStrategy::Lock) => {
                 // What came, the clock and that of the assured rate; and the clocks above.
                 let leaf = self.touch(number, path[0], 3.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
@@ -202,7 +202,7 @@ impl Model<'_> {
             }
             // The lock's own line represents all that it protects.
             Keeper::Workers(TreeStrategy::Lock) => self.hold(number, path.len() as f64, time),
-            Keeper::Workers(TreeStrategy::FlowValve) => {
+            Keeper::Workers(TreeStrategy::FlowValve) | Keeper::Driver(TreeStrategy::FlowValve) => {
                 // The bucket, and a counter at each class.
                 let leaf = self.touch(number, path[0], 2.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))

@@ -30,9 +30,9 @@ pub(super) struct Departs {
 impl Departs {
     /// That of the policy of `scheduler`, for applications of `classes` on so many CPUs.
     pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
-        let (classes, leaves) = compiled(scheduler, classes, cpus, Enforcement::Shaping)?;
+        let (image, leaves) = compiled(scheduler, classes, cpus, Enforcement::Shaping)?;
         let (waiting, due) = (BinaryHeap::new(), VecDeque::new());
-        Ok(Self { tree: Departures::new(&classes), leaves, waiting, came: 0, due })
+        Ok(Self { tree: Departures::new(&image.classes), leaves, waiting, came: 0, due })
     }
 
     /// Takes `packet` of `app` and the flow `hash`. Returns whether it departs.

@@ -1,8 +1,8 @@
 //! The XDP plane's tree: its program's meter, compiled for the host.
 //!
 //! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the
-//! data plane (`narrows-xdp`). Each application has a CPU instead of a queue, and so its own
-//! credit.
+//! data plane (`narrows-xdp`). Each application has a CPU instead of a queue, and so by HTB's rules
+//! its own credit.
 //!
 //! *Non-goals.* Filters, headers, ECN: packets that the AQM signals are dropped.
 
@@ -22,8 +22,9 @@ pub(super) struct Driver {
 impl Driver {
     /// The driver of the policy of `scheduler`, for applications of `classes` on so many CPUs.
     pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
-        let (classes, leaves) = compiled(scheduler, classes, cpus, Enforcement::Policing)?;
-        Ok(Self { tree: Stepped::new(cpus.max(1) as u32, &classes), leaves })
+        let (image, leaves) = compiled(scheduler, classes, cpus, Enforcement::Policing)?;
+        let tree = Stepped::new(cpus.max(1) as u32, &image.classes).labelled(&image.labels);
+        Ok(Self { tree, leaves })
     }
 
     /// Whether a packet of `app` passes that comes on `cpu`, and whether classes were asked for it.
@@ -44,6 +45,6 @@ pub(super) fn check(scheduler: &Scheduler, cpus: usize) -> Result<(), String> {
     if !scheduler.drops || scheduler.before.contains(&true) {
         return Err("with xdp nothing waits: write drops = true and no before".to_owned());
     }
-    debug_assert_eq!(scheduler.keeper, Keeper::Driver);
+    debug_assert!(matches!(scheduler.keeper, Keeper::Driver(_)));
     Driver::new(scheduler, &[], cpus).map(|_| ())
 }

@@ -83,7 +83,7 @@ impl Gate {
     pub(super) fn new(setup: &Setup, scheduler: &Scheduler) -> Result<Self, String> {
         let classes: Vec<u32> = setup.apps.iter().map(|app| app.class).collect();
         match scheduler.keeper {
-            Keeper::Driver => {
+            Keeper::Driver(_) => {
                 return Driver::new(scheduler, &classes, classes.len()).map(Self::Driver);
             }
             Keeper::Departures => {

@@ -3,18 +3,17 @@
 
 use super::gate::lay_out;
 use super::setup::Scheduler;
-use narrows_bpf::tree::layout::Class;
+use narrows_bpf::tree::Image;
 use narrows_xdp::{Enforcement, Numbers, compile};
-use std::collections::BTreeMap;
 
-/// The classes of the policy of `scheduler` by their numbers, and those of `classes`, in their
-/// order, as the data plane compiles them for so many CPUs and limits that hold by `enforcement`.
+/// The maps of the policy of `scheduler`, and the numbers of `classes`, in their order, as the data
+/// plane compiles them for so many CPUs and limits that hold by `enforcement`.
 pub(super) fn compiled(
     scheduler: &Scheduler,
     classes: &[u32],
     cpus: usize,
     enforcement: Enforcement,
-) -> Result<(BTreeMap<u32, Class>, Vec<u32>), String> {
+) -> Result<(Image, Vec<u32>), String> {
     let (installation, _) = lay_out(scheduler, cpus.max(1))?;
     let plan = installation.plan();
     let compiled = compile(plan, &Numbers::default(), enforcement);
@@ -26,5 +25,5 @@ pub(super) fn compiled(
         number.ok_or_else(|| format!("the policy has no leaf class 1:{class:x}"))
     };
     let leaves = classes.iter().map(leaf).collect::<Result<_, _>>()?;
-    Ok((compiled.image.classes, leaves))
+    Ok((compiled.image, leaves))
 }

@@ -53,27 +53,28 @@ pub struct Phase {
 pub enum Keeper {
     /// The data plane's workers, by a strategy.
     Workers(TreeStrategy),
-    /// The XDP plane's program.
-    Driver,
+    /// The XDP plane's program, by HTB's rules or FlowValve's.
+    Driver(TreeStrategy),
     /// The program that gives departure times to what a host sends.
     Departures,
 }
 
 impl Keeper {
-    /// The one called so: a strategy's name, `xdp` or `departures`.
+    /// The one called so: a strategy's name, `xdp`, `xdp-flowvalve` or `departures`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
-            "xdp" => Some(Self::Driver),
+            "xdp" => Some(Self::Driver(TreeStrategy::Fair)),
+            "xdp-flowvalve" => Some(Self::Driver(TreeStrategy::FlowValve)),
             "departures" => Some(Self::Departures),
             name => TreeStrategy::from_name(name).map(Self::Workers),
         }
     }
 
-    /// The word of `htb coordination`. The programs follow HTB's rules.
+    /// The word of `htb coordination`. The program of departure times follows HTB's rules.
     pub(super) fn strategy(self) -> TreeStrategy {
         match self {
-            Self::Workers(strategy) => strategy,
-            Self::Driver | Self::Departures => TreeStrategy::Fair,
+            Self::Workers(strategy) | Self::Driver(strategy) => strategy,
+            Self::Departures => TreeStrategy::Fair,
         }
     }
 }

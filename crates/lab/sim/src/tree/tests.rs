@@ -63,7 +63,10 @@ fn packets_without_a_token_are_dropped_where_nothing_queues() {
 #[test]
 fn the_driver_s_program_keeps_the_tree_and_is_kind_to_tcp() {
     let setup = setup();
-    let driver = Scheduler { keeper: Keeper::Driver, ..scheduler(TreeStrategy::Fair, true) };
+    let driver = Scheduler {
+        keeper: Keeper::Driver(TreeStrategy::Fair),
+        ..scheduler(TreeStrategy::Fair, true)
+    };
     let outcome = run(&setup, &driver, &mut |_| {}).unwrap();
     let rates = [(0, 0), (0, 1), (1, 0)].map(|(phase, app)| outcome.rate(&setup, phase, app));
     assert!(near(rates[0], 30.0) && near(rates[1], 70.0) && near(rates[2], 100.0), "{rates:?}");
@@ -142,7 +145,7 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
     assert!(fair[1] > 7.5 * fair[0], "{fair:?}");
     assert!(mpps(Keeper::Workers(TreeStrategy::FlowValve), 1) < fair[0]);
     // So does a CPU's credit.
-    let driver = [1, 8].map(|cores| mpps(Keeper::Driver, cores));
+    let driver = [1, 8].map(|cores| mpps(Keeper::Driver(TreeStrategy::Fair), cores));
     assert!(driver[1] > 7.0 * driver[0], "{driver:?}");
 }
 

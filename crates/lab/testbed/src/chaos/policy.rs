@@ -31,7 +31,7 @@ pub(super) const OFFERED_FORTH: f64 = 70e6;
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
 /// All of them; a run starts with the first.
-const POLICIES: [Policy; 5] = [
+const POLICIES: [Policy; 6] = [
     Policy {
         name: "tbf 60mbit",
         forth: &["qdisc replace DEV root tbf rate 60mbit burst 64000 latency 30ms"],
@@ -68,9 +68,44 @@ const POLICIES: [Policy; 5] = [
         hold: Duration::from_millis(700),
     },
     Policy {
+        name: "flowvalve 50mbit",
+        // All classes are offered more than their shares: 20, 15 and 15 Mbit/s.
+        forth: &[
+            "qdisc replace DEV root handle 1: htb default 30 coordination flowvalve",
+            "class replace DEV parent 1: classid 1:1 htb rate 50mbit burst 64000 cburst 64000",
+            "class replace DEV parent 1:1 classid 1:10 htb rate 10mbit ceil 50mbit \
+             burst 16000 cburst 64000 weight 2",
+            "class replace DEV parent 1:1 classid 1:20 htb rate 10mbit ceil 50mbit \
+             burst 16000 cburst 64000 borrow 1:10,1:30",
+            "qdisc replace DEV parent 1:10 handle 10: pfifo limit 40",
+            "qdisc replace DEV parent 1:20 handle 20: pfifo limit 40",
+            "filter replace DEV parent 1: protocol ip pref 1 handle 1 flower ip_proto udp \
+             src_port 20000-20010 classid 1:10",
+            "filter replace DEV parent 1: protocol ip pref 2 handle 1 flower ip_proto udp \
+             src_port 20011-20021 classid 1:20",
+            // Last, as in the tree below.
+            "class replace DEV parent 1:1 classid 1:30 htb rate 10mbit ceil 50mbit \
+             burst 16000 cburst 64000 borrow none",
+            "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
+        ],
+        back: &[
+            "qdisc replace DEV root handle 1: htb default 10 coordination flowvalve",
+            "class replace DEV parent 1: classid 1:1 htb rate 35mbit burst 64000 cburst 64000",
+            "class replace DEV parent 1:1 classid 1:10 htb rate 30mbit ceil 35mbit \
+             burst 64000 cburst 64000",
+        ],
+        rates: [50_000_000, 35_000_000],
+        // Three buckets with their bursts and an epoch each, as much again in those that lend, and
+        // what classes lend in the epochs until they have measured each other: half of the rate in
+        // the first, a quarter in the next, and so on, over some epochs of 3.5 ms.
+        burst: 3 * (16_000 + 9_000) + 64_000 + 100_000,
+        // As in the tree below.
+        hold: Duration::from_millis(130),
+    },
+    Policy {
         name: "htb 55mbit",
         forth: &[
-            "qdisc replace DEV root handle 1: htb default 30",
+            "qdisc replace DEV root handle 1: htb default 30 coordination fair",
             "class replace DEV parent 1: classid 1:1 htb rate 55mbit burst 64000 cburst 64000",
             "class replace DEV parent 1:1 classid 1:10 htb rate 20mbit ceil 55mbit \
              burst 32000 cburst 64000 prio 0",
@@ -89,7 +124,7 @@ const POLICIES: [Policy; 5] = [
             "qdisc replace DEV parent 1:30 handle 30: pfifo limit 40",
         ],
         back: &[
-            "qdisc replace DEV root handle 1: htb default 10",
+            "qdisc replace DEV root handle 1: htb default 10 coordination fair",
             "class replace DEV parent 1: classid 1:1 htb rate 35mbit burst 64000 cburst 64000",
             "class replace DEV parent 1:1 classid 1:10 htb rate 30mbit ceil 35mbit \
              burst 64000 cburst 64000",
@@ -101,12 +136,17 @@ const POLICIES: [Policy; 5] = [
     },
 ];
 
-/// The place of the one with classes.
+/// The place of the one with classes, and of those by FlowValve's rules.
 const CLASSES: usize = POLICIES.len() - 1;
+const VALVES: usize = POLICIES.len() - 2;
 
-/// Those that the plane in the driver can run.
-const POLICED: [Policy; 3] =
-    [POLICIES[0].policed(), POLICIES[1].policed(), POLICIES[CLASSES].policed()];
+/// Those that the plane in the driver can run. By FlowValve's rules there is no virtual queue.
+const POLICED: [Policy; 4] = [
+    POLICIES[0].policed(),
+    POLICIES[1].policed(),
+    Policy { hold: Duration::ZERO, ..POLICIES[VALVES] },
+    POLICIES[CLASSES].policed(),
+];
 /// The longest virtual queue that a class has in the driver.
 const VIRTUAL_MAX_MS: u64 = 100;
 
@@ -194,6 +234,9 @@ mod tests {
         // 30 ms of 60 Mbit/s, and at most 100 ms of what classes share.
         assert_eq!(policed.limit(Way::Back).burst, Bytes(64_000 + 225_000));
         assert_eq!(classes.limit(Way::Forth).burst, Bytes(64_000 + 687_500));
+        let valves = &policies(Plane::Xdp)[2];
+        assert_eq!((valves.name, valves.hold()), ("flowvalve 50mbit", Nanos::ZERO));
+        assert_eq!(valves.limit(Way::Forth), POLICIES[VALVES].limit(Way::Forth));
         assert!(classes.is_set_in_steps());
     }
 }

@@ -73,6 +73,15 @@ impl Listener {
         }
     }
 
+    /// Calls `note` with the first `LENGTH` bytes of a frame that is there, and its time. Does not
+    /// wait for one. Returns whether there was one.
+    pub(crate) fn read_one<const LENGTH: usize>(
+        &self,
+        mut note: impl FnMut(&[u8], Nanos),
+    ) -> Result<bool> {
+        self.receive::<LENGTH>(&mut cmsg_space!(TimeSpec), &mut note)
+    }
+
     /// Reads one frame, and says whether there may be another.
     fn receive<const LENGTH: usize>(
         &self,

@@ -6,6 +6,7 @@
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SINK_MAC};
 use anyhow::Result;
 use etherparse::PacketBuilder;
+use narrows_coordination::TreeStrategy;
 use narrows_qdisc::htb::Class;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
@@ -87,6 +88,8 @@ pub(super) struct Node {
     /// How many classes are above it.
     pub(super) depth: usize,
     pub(super) class: Class,
+    /// Its weight among its siblings, where those share by weight and not by quantum.
+    weight: u32,
     /// Its number among the leaves, if it is one.
     pub(super) leaf: Option<usize>,
 }
@@ -110,8 +113,8 @@ pub(super) fn nodes() -> Vec<Node> {
         for place in 1..=(SUBSCRIBERS / SITES.len()) as u32 {
             let id = site_id + place;
             let name = format!("{}-{place}", site.name);
-            nodes.push(node(&name, id, 2, Some(site_id), site.subscriber));
             let weight = if id == 0x11 { GOLD } else { 1 };
+            nodes.push(Node { weight, ..node(&name, id, 2, Some(site_id), site.subscriber) });
             for (number, application) in (1..).zip(&APPLICATION) {
                 let name = format!("{name} {}", application.name);
                 let limits =
@@ -140,7 +143,7 @@ fn node(name: &str, id: u32, depth: usize, parent: Option<u32>, limits: [u64; 2]
         quantum: QUANTUM,
         overhead: Overhead::NONE,
     };
-    Node { name: name.to_owned(), id, depth, class, leaf: None }
+    Node { name: name.to_owned(), id, depth, class, weight: 1, leaf: None }
 }
 
 /// The classes by number, as the fluid model takes them.
@@ -151,13 +154,31 @@ pub(super) fn classes(nodes: &[Node]) -> BTreeMap<u32, Class> {
 /// The words of `tc` that make the tree on `port`. What may wait at a leaf waits in `queues`, of
 /// each of which the limit is a part.
 pub(super) fn commands(nodes: &[Node], port: &str, queues: u64) -> Vec<String> {
-    let mut lines = vec![format!("qdisc add dev {port} root handle 1: htb")];
-    for Node { id, class, leaf, .. } in nodes {
+    commands_by(TreeStrategy::default(), nodes, port, queues)
+}
+
+/// The same tree, kept by `strategy`. Linux's own `tc` has only the default.
+///
+/// By FlowValve's rules leaves share by weight within their own parent, whatever their quantum: so
+/// the first subscriber has its part as a weight.
+pub(super) fn commands_by(
+    strategy: TreeStrategy,
+    nodes: &[Node],
+    port: &str,
+    queues: u64,
+) -> Vec<String> {
+    let coordination = match strategy == TreeStrategy::default() {
+        true => String::new(),
+        false => format!(" coordination {}", strategy.name()),
+    };
+    let mut lines = vec![format!("qdisc add dev {port} root handle 1: htb{coordination}")];
+    for Node { id, class, leaf, weight, .. } in nodes {
         let parent = class.parent.map_or("1:".to_owned(), |parent| format!("1:{parent:x}"));
         let [rate, ceil] = [class.rate, class.ceil].map(|rate| rate.bits_per_sec() / MBIT);
         let Class { burst, cburst, prio, quantum, .. } = class;
         let borrows = match leaf {
             Some(_) => format!(" prio {prio} quantum {quantum}"),
+            None if strategy == TreeStrategy::FlowValve => format!(" weight {weight}"),
             None => String::new(),
         };
         lines.push(format!(
@@ -256,5 +277,16 @@ mod tests {
         ] {
             assert!(lines.iter().any(|line| line == said), "{said} in\n{}", lines.join("\n"));
         }
+    }
+
+    #[test]
+    fn by_flowvalve_s_rules_the_first_subscriber_has_its_part_as_a_weight() {
+        let lines = commands_by(TreeStrategy::FlowValve, &nodes(), "port-b", 4);
+        assert_eq!(lines[0], "qdisc add dev port-b root handle 1: htb coordination flowvalve");
+        let weights = |id: &str| {
+            let class = lines.iter().find(|line| line.contains(&format!(" classid 1:{id} ")));
+            class.and_then(|line| line.split_once(" weight ")).map(|(_, weight)| weight)
+        };
+        assert_eq!(["11", "12", "112"].map(weights), [Some("2"), Some("1"), None]);
     }
 }

@@ -1,10 +1,13 @@
-//! `narrows bench tree-real`: the kernel's HTB and Narrows', with the same tree and the same
-//! traffic.
+//! `narrows bench tree-real`: the kernel's HTB, Narrows' and FlowValve's rules in Narrows, with the
+//! same tree and the same traffic.
 //!
-//! Both are between the same ports: the kernel's at the exit of a bridge, with the same words of
-//! `tc`. Systems take turns in each round. A turn has two parts: first each class's rate, in
-//! phases, with a receiver that records every frame; then, without that receiver, the cost of a
-//! packet while every class is overloaded.
+//! All are between the same ports: the kernel's at the exit of a bridge, with the same words of
+//! `tc`; FlowValve's have HTB's words, and the first subscriber's part as a weight. All are held
+//! against what HTB's rules give, though FlowValve's are others: it divides by weight and lends to
+//! who asks first, where HTB lends by priority to the leaves of the whole tree. Systems take turns
+//! in each round. A turn has two parts: first each class's rate, in phases, with a receiver that
+//! records every frame; then, without that receiver, the cost of a packet while every class is
+//! overloaded.
 //!
 //! Two costs are shown, for each packet that the shaper received, whether it was sent or dropped.
 //! Both exclude the cost of the sender alone, which is measured in the same round. *Threads* is the
@@ -54,8 +57,8 @@ pub fn run(options: &Rounds) -> Result<Report> {
             let running = Running::start(&bed, system, &options.program, &nodes)?;
             running.measure(&nodes, options.window)
         };
-        let [alone, kernel, ours] = System::ALL;
-        samples.push([turn(alone)?, turn(kernel)?, turn(ours)?]);
+        let [alone, kernel, ours, valve] = System::ALL;
+        samples.push([turn(alone)?, turn(kernel)?, turn(ours)?, turn(valve)?]);
     }
     drop(progress);
     Report::new(&nodes, &samples)

@@ -181,10 +181,87 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
         .to_owned()
         + &hfsc.replace("root", "parent 9:");
     assert_refused(&below_a_rate, "hfsc");
-    assert_refused(&HTB.replace("default 30", "default 30 coordination flowvalve"), "coordination");
+    assert_refused(&HTB.replace("default 30", "default 30 coordination lock"), "coordination");
     let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
     assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
     assert_refused(&format!("{tbf} coordination lock\n"), "coordination");
+}
+
+#[test]
+fn by_flowvalve_s_rules_a_class_has_a_label() {
+    let lines = "qdisc add dev a root handle 1: htb coordination flowvalve\n\
+        class add dev a parent 1: classid 1:1 htb rate 80mbit\n\
+        class add dev a parent 1:1 classid 1:2 htb rate 8mbit ceil 40mbit weight 3 prio 1\n\
+        class add dev a parent 1:1 classid 1:3 htb rate 8mbit ceil 80mbit prio 2\n\
+        class add dev a parent 1:1 classid 1:4 htb rate 8mbit ceil 80mbit borrow none\n\
+        class add dev a parent 1:2 classid 1:20 htb rate 1mbit ceil 80mbit burst 9000\n\
+        class add dev a parent 1:2 classid 1:21 htb rate 1mbit ceil 80mbit borrow 1:3,1:99,1:20\n";
+    let Image { classes, labels, .. } = compiled(lines).image;
+    let label = |number: u32| &labels[&number];
+    // In the order of their numbers: 1:1, 1:2, 1:3, 1:4, 1:20, 1:21.
+    assert_eq!(labels.len(), 6);
+    let limited = classes.values().filter(|class| class.rate != 0);
+    assert!(limited.clone().all(|class| class.rules == layout::Rules::FlowValve));
+    assert_eq!(limited.count(), 6);
+    assert_eq!((label(5).path.as_slice(), label(2).path.as_slice()), (&[1, 2, 5][..], &[1, 2][..]));
+    // Those beside it, then those beside what is above it that are not before that.
+    assert_eq!((label(5).lenders.as_slice(), label(4).lenders.as_slice()), (&[6, 3][..], &[][..]));
+    // One that is not there lends nothing.
+    assert_eq!(label(6).lenders, [3, 5]);
+    assert_eq!((label(2).weight, label(3).weight), (3, 1));
+    // The ceiling of the class above is its own.
+    assert_eq!((classes[&5].ceil, classes[&3].ceil), (5_000_000, 10_000_000));
+    assert_eq!((label(5).is_limited, label(3).is_limited), (true, false));
+    assert_eq!((label(1).promised, label(2).promised, label(5).promised), (3_000_000, 250_000, 0));
+    assert_eq!((label(5).burst, label(3).burst), (9_000, 3_028));
+    assert_eq!((classes[&2].prio, classes[&5].prio), (1, 0));
+}
+
+#[test]
+fn the_examples_of_flowvalve_are_plans() {
+    for example in [
+        include_str!("../../../../../examples/flowvalve/motivation.tc"),
+        include_str!("../../../../../examples/flowvalve/fair-queueing.tc"),
+        include_str!("../../../../../examples/flowvalve/weighted.tc"),
+    ] {
+        let image = compiled(&example.replace("dev eth1", "dev a")).image;
+        assert_eq!(image.labels.len(), image.classes.values().filter(|it| it.rate != 0).count());
+    }
+}
+
+#[test]
+fn what_flowvalve_s_rules_do_not_know_is_refused() {
+    let valve = HTB.replace("default 30", "default 30 coordination flowvalve");
+    for (below, words) in [
+        ("codel", "codel below coordination flowvalve"),
+        ("handle 2: prio", "give rates and classes to the htb"),
+        ("fq_codel", "fq_codel"),
+    ] {
+        assert_refused(&format!("{valve}qdisc add dev a parent 1:10 {below}\n"), words);
+    }
+    let within = "qdisc add dev a root handle 9: tbf rate 8mbit burst 10k latency 20ms\n"
+        .to_owned()
+        + &valve.replace("root", "parent 9:");
+    assert_refused(&within, "give it to the root");
+    let mut deep = "qdisc add dev a root handle 1: htb coordination flowvalve\n\
+                    class add dev a parent 1: classid 1:1 htb rate 1mbit\n"
+        .to_owned();
+    for level in 1..9 {
+        deep += &format!(
+            "class add dev a parent 1:{level:x} classid 1:{:x} htb rate 1mbit\n",
+            level + 1
+        );
+    }
+    assert_refused(&deep, "room for 8 levels of classes under coordination flowvalve");
+    let mut wide = "qdisc add dev a root handle 1: htb coordination flowvalve\n\
+                    class add dev a parent 1: classid 1:1 htb rate 1mbit\n"
+        .to_owned();
+    for leaf in 0x10..0x32 {
+        wide += &format!("class add dev a parent 1:1 classid 1:{leaf:x} htb rate 8kbit\n");
+    }
+    assert_refused(&wide, "room for 32 lenders of a class");
+    let at_host = compile(&plan(&valve), &Numbers::default(), Enforcement::Shaping).unwrap_err();
+    assert!(at_host.to_string().contains("htb with coordination flowvalve"), "{at_host}");
 }
 
 /// The plan of [`HTB`] with `filters` at its root, each a line without the beginning.

@@ -12,6 +12,7 @@ use crate::bridge::Bridge;
 use crate::cpu::{self, MachineTime};
 use crate::narrows::Instance;
 use anyhow::Result;
+use narrows_coordination::TreeStrategy;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,11 +31,16 @@ pub(super) enum System {
     Kernel,
     /// Narrows, with ours.
     Narrows,
+    /// Narrows, with FlowValve's rules.
+    FlowValve,
 }
 
 impl System {
     /// All of them, in the order of a round.
-    pub(super) const ALL: [Self; 3] = [Self::SenderAlone, Self::Kernel, Self::Narrows];
+    pub(super) const ALL: [Self; 4] =
+        [Self::SenderAlone, Self::Kernel, Self::Narrows, Self::FlowValve];
+    /// Those that shape.
+    pub(super) const SHAPERS: [Self; 3] = [Self::Kernel, Self::Narrows, Self::FlowValve];
 
     /// Its name in tables and JSON.
     pub(super) const fn name(self) -> &'static str {
@@ -42,6 +48,15 @@ impl System {
             Self::SenderAlone => "sender-alone",
             Self::Kernel => "bridge-htb",
             Self::Narrows => "narrows-htb",
+            Self::FlowValve => "narrows-flowvalve",
+        }
+    }
+
+    /// How its tree is kept.
+    const fn strategy(self) -> TreeStrategy {
+        match self {
+            Self::FlowValve => TreeStrategy::FlowValve,
+            Self::SenderAlone | Self::Kernel | Self::Narrows => TreeStrategy::Fair,
         }
     }
 }
@@ -91,9 +106,10 @@ impl<'a> Running<'a> {
                     tc(bed.shaper(), &line)?;
                 }
             }
-            System::Narrows => {
+            System::Narrows | System::FlowValve => {
                 let started = Instance::start(bed, program, &["--fail-closed"])?;
-                for line in provider::commands(nodes, PORT_B, QUEUES.into()) {
+                let strategy = system.strategy();
+                for line in provider::commands_by(strategy, nodes, PORT_B, QUEUES.into()) {
                     started.tc(&line)?;
                 }
                 instance = Some(started);
@@ -106,7 +122,7 @@ impl<'a> Running<'a> {
     pub(super) fn measure(&self, nodes: &[Node], window: Duration) -> Result<Sample> {
         let shares = match self.system {
             System::SenderAlone => Vec::new(),
-            System::Kernel | System::Narrows => self.shares(nodes, window)?,
+            System::Kernel | System::Narrows | System::FlowValve => self.shares(nodes, window)?,
         };
         Ok(Sample { shares, cost: self.cost(window)? })
     }

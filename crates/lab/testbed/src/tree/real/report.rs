@@ -80,15 +80,15 @@ pub struct Report {
     pub worst_percent: Vec<f64>,
 }
 
-/// The systems that shape, with their places in a round.
-const SHAPERS: [(usize, System); 2] = [(1, System::ALL[1]), (2, System::ALL[2])];
+/// What one round found of each system.
+type Round = [Sample; System::ALL.len()];
 
 impl Report {
-    pub(super) fn new(nodes: &[Node], rounds: &[[Sample; System::ALL.len()]]) -> Result<Self> {
+    pub(super) fn new(nodes: &[Node], rounds: &[Round]) -> Result<Self> {
         let (mut rows, mut priorities, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, system) in SHAPERS {
+        for system in System::SHAPERS {
             for (number, phase) in COMPARED.iter().enumerate() {
-                let of_round = |round: &[Sample; 3]| round[place].shares[number].clone();
+                let of_round = |round: &Round| round[system as usize].shares[number].clone();
                 let shares: Vec<Vec<Share>> = rounds.iter().map(of_round).collect();
                 for (class, node) in nodes.iter().enumerate() {
                     let of_class: Vec<Share> = shares.iter().map(|shares| shares[class]).collect();
@@ -101,14 +101,14 @@ impl Report {
                     beyond_percent,
                 }));
             }
-            costs.push(cost(place, rounds).context("no packets were taken in")?);
+            costs.push(cost(system, rounds).context("no packets were taken in")?);
         }
         let worst = |system: System| {
             let of_system = rows.iter().filter(|row| row.system == system.name());
             let off = of_system.filter_map(|row| Some(row.off_percent?.median.abs()));
             off.fold(0.0, f64::max)
         };
-        let worst_percent = SHAPERS.iter().map(|(_, system)| worst(*system)).collect();
+        let worst_percent = System::SHAPERS.map(worst).to_vec();
         Ok(Self { machine: Machine::here(), rows, priorities, costs, worst_percent })
     }
 
@@ -157,22 +157,25 @@ fn nanos(spent: &Spent, alone: &Spent) -> Option<[f64; 2]> {
     is_taken.then(|| [nanos(0), nanos(1)])
 }
 
-fn cost(place: usize, rounds: &[[Sample; System::ALL.len()]]) -> Option<Cost> {
-    let of = |round: &[Sample; 3], place: usize| nanos(&round[place].cost, &round[0].cost);
-    let own: Vec<[f64; 2]> = rounds.iter().filter_map(|round| of(round, place)).collect();
-    let (kernel, _) = SHAPERS[0];
+fn cost(system: System, rounds: &[Round]) -> Option<Cost> {
+    let of = |round: &Round, system: System| {
+        let [alone, of_system] =
+            [System::SenderAlone, system].map(|system| round[system as usize].cost);
+        nanos(&of_system, &alone)
+    };
+    let own: Vec<[f64; 2]> = rounds.iter().filter_map(|round| of(round, system)).collect();
     let ratios: Vec<[f64; 2]> = rounds
         .iter()
         .filter_map(|round| {
-            let ([a, b], [c, d]) = (of(round, place)?, of(round, kernel)?);
+            let ([a, b], [c, d]) = (of(round, system)?, of(round, System::Kernel)?);
             Some([a / c, b / d])
         })
         .collect();
     let part = |values: &[[f64; 2]], of: usize| Spread::of(values.iter().map(|value| value[of]));
     Some(Cost {
-        system: System::ALL[place].name(),
+        system: system.name(),
         packets_per_second: Spread::of(
-            rounds.iter().map(|round| round[place].cost.taken_per_second),
+            rounds.iter().map(|round| round[system as usize].cost.taken_per_second),
         )?,
         threads_ns_per_packet: part(&own, 0)?,
         machine_ns_per_packet: part(&own, 1)?,
@@ -188,20 +191,19 @@ fn mbit(bps: f64) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.machine)?;
-        let phases = COMPARED.iter().map(|phase| format!("{}: due/bridge/narrows", phase.name));
+        let systems = "due/bridge/narrows/flowvalve";
+        let phases = COMPARED.iter().map(|phase| format!("{}: {systems}", phase.name));
         let header = std::iter::once("class".to_owned()).chain(phases);
         let mut table = table::of_figures(0, header.collect::<Vec<_>>());
-        let [(_, kernel), (_, ours)] = SHAPERS;
-        let first = COMPARED[0].name;
-        let of_first = |row: &&Row| row.system == kernel.name() && row.phase == first;
+        let (kernel, first) = (System::Kernel.name(), COMPARED[0].name);
+        let of_first = |row: &&Row| row.system == kernel && row.phase == first;
         for class in self.rows.iter().filter(of_first) {
             let cell = |phase: &str| -> Option<String> {
-                let name = &class.class;
-                let (kernel, ours) =
-                    (self.find(kernel, phase, name)?, self.find(ours, phase, name)?);
-                let [due, kernel, ours] = [ours.due_bps, kernel.delivered_bps, ours.delivered_bps]
-                    .map(|spread| mbit(spread.median));
-                Some(format!("{due} / {kernel} / {ours}"))
+                let rows = System::SHAPERS.map(|system| self.find(system, phase, &class.class));
+                let due = mbit(rows[1]?.due_bps.median);
+                let delivered = rows.iter().map(|row| Some(mbit((*row)?.delivered_bps.median)));
+                let delivered = delivered.collect::<Option<Vec<_>>>()?;
+                Some(format!("{due} / {}", delivered.join(" / ")))
             };
             let name = format!("{}{}", "  ".repeat(class.depth), class.class);
             let cells = COMPARED.iter().map(|phase| cell(phase.name).unwrap_or_default());
@@ -211,8 +213,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "in Mbit/s, medians over rounds; due: what HTB's rules give of what was offered, by a \
-             fluid model; bridge, narrows: what arrived under the kernel's HTB and under ours, \
-             without the first {} ms of a phase",
+             fluid model; bridge, narrows, flowvalve: what arrived under the kernel's HTB, under \
+             ours and under FlowValve's rules, without the first {} ms of a phase",
             SETTLING.as_millis()
         )?;
 
@@ -221,7 +223,7 @@ impl fmt::Display for Report {
             ["phase", "system", "worst class off %", "link off %", "beyond priority %"],
         );
         for phase in COMPARED {
-            for (_, system) in SHAPERS {
+            for system in System::SHAPERS {
                 let is_here = |row: &&Row| row.system == system.name() && row.phase == phase.name;
                 let off = self.rows.iter().filter(is_here).filter_map(|row| row.off_percent);
                 let worst = off.max_by(|a, b| a.median.abs().total_cmp(&b.median.abs()));
@@ -269,12 +271,13 @@ impl fmt::Display for Report {
              without what the kernel does in interrupts of idle cores; machine: all cores, on a \
              quiet machine only"
         )?;
-        let [kernel, ours] = self.worst_percent[..] else { return Ok(()) };
-        let Some(cost) = self.costs.last() else { return Ok(()) };
+        let [kernel, ours, valve] = self.worst_percent[..] else { return Ok(()) };
+        let Some(cost) = self.costs.get(1) else { return Ok(()) };
         writeln!(
             f,
-            "tree-real: worst class bridge {kernel:.2} % off, narrows {ours:.2} % off; a packet takes \
-             {:.2} of the bridge's time of threads, {:.2} of the machine's",
+            "tree-real: worst class bridge {kernel:.2} % off, narrows {ours:.2} % off, flowvalve \
+             {valve:.2} % off; a packet takes {:.2} of the bridge's time of threads, {:.2} of the \
+             machine's in narrows",
             cost.threads_to_kernel.median, cost.machine_to_kernel.median
         )
     }
@@ -310,30 +313,32 @@ mod tests {
             shares: vec![nodes.iter().map(|node| share(node, delivered)).collect(); 4],
             cost: spent(cores),
         };
-        let round = |ours: f64| [turn(1.0, 0.1), turn(1.1, 0.3), turn(ours, 0.2)];
+        let round = |ours: f64| [turn(1.0, 0.1), turn(1.1, 0.3), turn(ours, 0.2), turn(0.7, 0.4)];
         Report::new(&nodes, &[round(0.99), round(1.0), round(0.96)]).unwrap()
     }
 
     #[test]
     fn costs_are_without_the_senders_and_ratios_are_to_the_bridge() {
         let report = report();
-        let [kernel, ours] = &report.costs[..] else { panic!("{:?}", report.costs) };
+        let [kernel, ours, valve] = &report.costs[..] else { panic!("{:?}", report.costs) };
         assert!((kernel.machine_ns_per_packet.median - 20_000.0).abs() < 1e-6, "{kernel:?}");
         assert!((ours.threads_ns_per_packet.median - 5_000.0).abs() < 1e-6, "{ours:?}");
         assert!((ours.machine_to_kernel.median - 0.5).abs() < 1e-9, "{ours:?}");
+        assert!((valve.machine_to_kernel.median - 1.5).abs() < 1e-9, "{valve:?}");
         assert!((kernel.threads_to_kernel.median - 1.0).abs() < 1e-9, "{kernel:?}");
     }
 
     #[test]
     fn a_class_is_off_by_the_median_over_rounds() {
         let report = report();
-        let [kernel, ours] = report.worst_percent[..] else { panic!() };
+        let [kernel, ours, valve] = report.worst_percent[..] else { panic!() };
         assert!((kernel - 10.0).abs() < 1e-6 && (ours - 1.0).abs() < 1e-6, "{kernel} {ours}");
+        assert!((valve - 30.0).abs() < 1e-6, "{valve}");
         let text = report.to_string();
         assert_eq!(
             text.lines().last().unwrap(),
-            "tree-real: worst class bridge 10.00 % off, narrows 1.00 % off; a packet takes 0.50 of \
-             the bridge's time of threads, 0.50 of the machine's"
+            "tree-real: worst class bridge 10.00 % off, narrows 1.00 % off, flowvalve 30.00 % off; \
+             a packet takes 0.50 of the bridge's time of threads, 0.50 of the machine's in narrows"
         );
         assert!(text.contains("north-1 web") && text.contains("download"), "{text}");
     }
@@ -358,8 +363,9 @@ mod tests {
     fn json_has_a_row_for_each_system_phase_and_class() {
         let json = serde_json::to_value(report()).unwrap();
         let classes = provider::nodes().len();
-        assert_eq!(json["rows"].as_array().unwrap().len(), 2 * COMPARED.len() * classes);
+        assert_eq!(json["rows"].as_array().unwrap().len(), 3 * COMPARED.len() * classes);
         assert_eq!(json["costs"][0]["system"], "bridge-htb");
+        assert_eq!(json["costs"][2]["system"], "narrows-flowvalve");
         assert!(json["machine"].is_string());
     }
 }
