@@ -1,7 +1,7 @@
 //! Actions of filters, and `tc actions …`.
 //!
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
-//! `m_police.c`, `m_skbedit.c`. `per` and its options are Narrows' own.
+//! `m_police.c`, `m_skbedit.c`. `pace`, and `per` and its options, are Narrows' own.
 
 mod control;
 mod editing;
@@ -14,7 +14,7 @@ use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates, twice};
 use crate::{Host, number, overhead, verb};
 use control::{NUMBERS, control, control_json, control_name, control_or_jump, jump};
-use editing::{PACKET_TYPES, mirred, skbedit};
+use editing::{PACKET_TYPES, mirred, pace, skbedit};
 use narrows_classify::{
     AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, Per, Police,
     Random,
@@ -41,6 +41,7 @@ ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL
               [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ]
               [ per src|dst|flow [ block TIME ] [ room N ] [ newcomers N ] ], or
        skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ], or
+       pace rate R [ CONTROL ], or
        mirred egress redirect dev IFB; each with
               [ index N ] [ cookie HEX ]
 ";
@@ -51,6 +52,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
     match kind {
         "police" => police(words),
         "skbedit" => skbedit(words),
+        "pace" => pace(words),
         "gact" => {
             let word = words.peek().unwrap_or_default();
             match control_or_jump(words) {
@@ -86,14 +88,14 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
             Err(bad(
                 kind,
                 &format!(
-                    "Error: \"{kind}\" is not supported here: there are gact, police, skbedit and mirred."
+                    "Error: \"{kind}\" is not supported here: there are gact, police, skbedit, pace and mirred."
                 ),
             ))
         }
         _ => match control(kind) {
             Some(control) => gact(control, words),
             None => Err(Complaint::unreadable(format!(
-                "Error: there is no action \"{kind}\": there are drop, pass, continue, reclassify, pipe, police, skbedit and mirred."
+                "Error: there is no action \"{kind}\": there are drop, pass, continue, reclassify, pipe, police, skbedit, pace and mirred."
             ))),
         },
     }
@@ -399,6 +401,10 @@ pub(crate) fn save(bound: &BoundAction) -> String {
             };
             write!(text, "mirred {end} {does} dev {}{then}", to.as_str())
         }
+        Action::Pace { rate, control } => {
+            let rate = format_args!("{}bps", rate.bytes_per_sec());
+            write!(text, "pace rate {rate} {}", control_name(*control))
+        }
         Action::Skbedit { priority, mark, idle, control } => {
             text.push_str("skbedit");
             if let Some(queue) = idle.queue {
@@ -567,6 +573,15 @@ fn show(
             line.add("ref", Json::Number(references), &format!(" ref {references}"));
             line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
         }
+        Action::Pace { rate, control: does } => {
+            line.add("kind", text("pace"), "pace ");
+            let shown = format!("rate {}", line.rate(*rate));
+            line.add("rate", Json::Number(rate.bytes_per_sec()), &shown);
+            line.add("control_action", control_json(*does), &format!(" {}", control_name(*does)));
+            line.add("index", Json::Number(index), &format!("\n\t index {index}"));
+            line.add("ref", Json::Number(references), &format!(" ref {references}"));
+            line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
+        }
         Action::Skbedit { priority, mark, idle, control: does } => {
             line.add("kind", text("skbedit"), "skbedit ");
             if let Some(queue) = idle.queue {
@@ -663,7 +678,7 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
         let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| {
             refuse(format!(
-                "there is no action \"{word}\": there are gact, police, skbedit and mirred."
+                "there is no action \"{word}\": there are gact, police, skbedit, pace and mirred."
             ))
         })?;
         if is_flush {

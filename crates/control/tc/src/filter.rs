@@ -195,10 +195,13 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             "Error: mirred: {to} is a port here: what comes in at one leaves at the other without a filter. To shape it, give qdiscs to the port where it leaves, or redirect to ifb0 and give them to that."
         )));
     }
-    let mut warning = None;
+    let (mut warning, is_asked) = (None, host.is_asked());
     host.edit(&mut |policy| {
         let next = policy.with_filter(dev, &edit)?;
         warning = next.port(dev).filter_warning(&edit);
+        if is_asked {
+            warning = warning.take().or_else(|| next.pace_warning(&edit));
+        }
         Ok(next)
     })
     .map_err(|why| Complaint::refused(format!("Error: {why}")))?;

@@ -4,9 +4,10 @@
 //! its counters and, for a policer, its rate.
 //!
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`, `net/sched/act_gact.c`,
-//! `act_police.c`, `act_skbedit.c`.
+//! `act_police.c`, `act_skbedit.c`. `pace` is ours.
 
 use crate::{DeviceName, Mark};
+use narrows_packet::PaceId;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
 /// Identifies an action by kind and index, as `tc actions` does.
@@ -30,11 +31,13 @@ pub enum ActionKind {
     Skbedit,
     /// Sends the packet through another device.
     Mirred,
+    /// Gives the packet's flow a rate, in the qdisc that paces it.
+    Pace,
 }
 
 impl ActionKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Gact, Self::Police, Self::Skbedit, Self::Mirred];
+    pub const ALL: [Self; 5] = [Self::Gact, Self::Police, Self::Skbedit, Self::Mirred, Self::Pace];
 
     /// The name in `tc`.
     pub fn name(self) -> &'static str {
@@ -43,11 +46,21 @@ impl ActionKind {
             Self::Police => "police",
             Self::Skbedit => "skbedit",
             Self::Mirred => "mirred",
+            Self::Pace => "pace",
         }
     }
 }
 
 impl ActionId {
+    /// The highest index of a `pace`: packets have no room for a higher one.
+    pub const PACE_MAX: u32 = PaceId::MAX >> 8;
+
+    /// The number of the rate that a `pace` gives, which is its index; `None` for other kinds.
+    pub fn pace(self) -> Option<PaceId> {
+        let is_pace = self.kind == ActionKind::Pace && self.index <= Self::PACE_MAX;
+        if is_pace { PaceId::new(self.index) } else { None }
+    }
+
     /// The action's key in a [`PersistentMap`](crate::PersistentMap).
     pub fn key(self) -> u64 {
         (self.kind as u64) << 32 | u64::from(self.index)
@@ -97,6 +110,13 @@ pub enum Action {
     },
     /// `mirred`
     Mirred(Mirred),
+    /// `pace`
+    Pace {
+        /// The rate of the packet's flow.
+        rate: Rate,
+        /// The fate of the packet afterwards.
+        control: Control,
+    },
 }
 
 /// What `skbedit` sets of a packet that no frame at a port has. No filter can have such an action.
@@ -238,6 +258,7 @@ impl Action {
             Self::Police(_) => ActionKind::Police,
             Self::Skbedit { .. } => ActionKind::Skbedit,
             Self::Mirred(_) => ActionKind::Mirred,
+            Self::Pace { .. } => ActionKind::Pace,
         }
     }
 
@@ -248,7 +269,7 @@ impl Action {
                 [*control, random.map_or(*control, |random| random.control)]
             }
             Self::Police(police) => [police.conform, police.exceed],
-            Self::Skbedit { control, .. } => [*control; 2],
+            Self::Skbedit { control, .. } | Self::Pace { control, .. } => [*control; 2],
             Self::Mirred(_) => [Control::Pass; 2],
         }
     }

@@ -115,6 +115,15 @@ impl Classification {
         })
     }
 
+    /// Classifies `subject` again, without counting; see [`Classifier::retrace`].
+    pub fn retrace(&self, subject: &mut Subject<'_>) -> Option<Path> {
+        self.walk(|rules| match rules.classifier.retrace(subject) {
+            Verdict::Drop => None,
+            Verdict::Class(0) => Some(rules.otherwise.class(subject.skb_priority())),
+            Verdict::Class(class) => Some(class),
+        })
+    }
+
     /// The path of `frame`, which takes `route` if that is known, without running actions: they
     /// must not run a second time.
     #[inline]

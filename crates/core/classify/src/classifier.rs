@@ -41,6 +41,15 @@ pub enum Verdict {
     Drop,
 }
 
+/// How actions run.
+#[derive(Clone, Copy)]
+enum Run {
+    /// They count, and keep rates, at this time.
+    Counted(Nanos),
+    /// They ran before.
+    Again,
+}
+
 impl Classifier {
     /// Compiles the `filters` of a qdisc.
     pub fn new(filters: Filters) -> Self {
@@ -118,11 +127,22 @@ impl Classifier {
     /// look-up ahead, which does not count if an action has changed the packet since.
     #[inline]
     pub fn classify(&self, found: Found, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+        self.decide(found, subject, Run::Counted(now))
+    }
+
+    /// Classifies `subject` again, without counting: its actions have run in another process. The
+    /// result is that of a packet which exceeds no rate and is not selected at random.
+    pub fn retrace(&self, subject: &mut Subject<'_>) -> Verdict {
+        self.decide(Found::default(), subject, Run::Again)
+    }
+
+    #[inline(always)]
+    fn decide(&self, found: Found, subject: &mut Subject<'_>, run: Run) -> Verdict {
         let mut verdict = match subject.class_of_qdisc(self.major) {
             0 => {
                 let found = if subject.is_untouched() { found } else { Found::default() };
                 let rank = found.rank_or(|| self.root.find(subject, Rank::FIRST));
-                self.follow(&self.root, rank, subject, now)
+                self.follow(&self.root, rank, subject, run)
             }
             class => Verdict::Class(class),
         };
@@ -131,7 +151,7 @@ impl Classifier {
             && !self.inner.is_empty()
             && let Some(block) = self.inner.get(&class)
         {
-            verdict = self.follow(block, block.find(subject, Rank::FIRST), subject, now);
+            verdict = self.follow(block, block.find(subject, Rank::FIRST), subject, run);
         }
         verdict
     }
@@ -143,23 +163,23 @@ impl Classifier {
         block: &Block,
         rank: Option<Rank>,
         subject: &mut Subject<'_>,
-        now: Nanos,
+        run: Run,
     ) -> Verdict {
         let Some(rank) = rank else { return Verdict::Class(0) };
         match rank.class() {
             Some(class) => Verdict::Class(class),
-            None => self.act(block, rank, subject, now),
+            None => self.act(block, rank, subject, run),
         }
     }
 
     /// The result of the filters of one block from the filter at `rank` on, with their actions.
     #[inline(never)]
-    fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+    fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, run: Run) -> Verdict {
         let mut found = Some(rank);
         let mut reclassified = 0;
         while let Some(rank) = found {
             let Some(filter) = block.filters().get(rank.order()) else { break };
-            match self.acted(&filter.actions, subject, now) {
+            match self.acted(&filter.actions, subject, run) {
                 Control::Pass | Control::Pipe | Control::Jump(_) => {
                     return Verdict::Class(filter.class);
                 }
@@ -175,14 +195,18 @@ impl Classifier {
         Verdict::Class(0)
     }
 
-    fn acted(&self, actions: &[ActionId], subject: &mut Subject<'_>, now: Nanos) -> Control {
+    fn acted(&self, actions: &[ActionId], subject: &mut Subject<'_>, run: Run) -> Control {
         let (mut at, mut jumps) = (0, 0);
         while let Some(id) = actions.get(at) {
             let Some(action) = self.actions.get(id.key()) else {
                 at += 1;
                 continue;
             };
-            match action.act(subject, now) {
+            let control = match run {
+                Run::Counted(now) => action.act(*id, subject, now),
+                Run::Again => action.apply(*id, subject),
+            };
+            match control {
                 Control::Pipe => at += 1,
                 // As in the kernel, a circle ends after as many jumps as a filter can have actions.
                 Control::Jump(to) if to > 0 && jumps + 1 < JUMPS_MAX => {

@@ -8,7 +8,7 @@
 //!
 //! Memory ordering: relaxed. Each counter is independent, and none of them publishes other data.
 
-use crate::{Action, Control, Police, Random, Subject};
+use crate::{Action, ActionId, Control, Police, Random, Subject};
 use narrows_units::Nanos;
 use std::fmt;
 use std::sync::Arc;
@@ -71,18 +71,35 @@ impl Running {
         &self.counters
     }
 
-    /// Applies the action to `subject` at `now`.
-    pub(crate) fn act(&self, subject: &mut Subject<'_>, now: Nanos) -> Control {
+    /// Applies the action, whose name is `id`, to `subject` at `now`.
+    pub(crate) fn act(&self, id: ActionId, subject: &mut Subject<'_>, now: Nanos) -> Control {
         let len = subject.len();
         let before = self.counters.packets.fetch_add(1, Relaxed);
         self.counters.bytes.fetch_add(len, Relaxed);
         let control = match &self.action {
-            Action::Gact { control, random } => match random {
-                Some(random) if random.is_one(before) => random.control,
-                _ => *control,
-            },
+            Action::Gact { random: Some(random), .. } if random.is_one(before) => random.control,
             Action::Police(police) => self.police(police, len, now),
+            _ => self.apply(id, subject),
+        };
+        if control == Control::Drop {
+            self.counters.drops.fetch_add(1, Relaxed);
+        }
+        control
+    }
+
+    /// What the action makes of `subject` where nothing is counted: no packet exceeds a rate, or is
+    /// selected at random.
+    pub(crate) fn apply(&self, id: ActionId, subject: &mut Subject<'_>) -> Control {
+        match &self.action {
+            Action::Gact { control, .. } => *control,
+            Action::Police(police) => police.conform,
             Action::Mirred(_) => Control::Pass,
+            Action::Pace { rate, control } => {
+                if let Some(id) = id.pace() {
+                    subject.pace(id, *rate);
+                }
+                *control
+            }
             Action::Skbedit { priority, mark, control, .. } => {
                 subject.priority = priority.unwrap_or(subject.priority);
                 if let Some(mark) = mark {
@@ -90,11 +107,7 @@ impl Running {
                 }
                 *control
             }
-        };
-        if control == Control::Drop {
-            self.counters.drops.fetch_add(1, Relaxed);
         }
-        control
     }
 
     fn police(&self, police: &Police, len: u64, now: Nanos) -> Control {

@@ -2,8 +2,9 @@
 
 use crate::fields::Fields;
 use crate::{Layer, Network};
-use narrows_packet::RouteTaken;
 use narrows_packet::dissect::Keys;
+use narrows_packet::{PaceId, RouteTaken};
+use narrows_units::Rate;
 
 /// A packet during classification: its frame, its parsed headers, and what actions have set.
 pub struct Subject<'a> {
@@ -23,6 +24,9 @@ pub struct Subject<'a> {
     /// The class that an action has set: major number in the upper half, minor in the lower; 0 for
     /// none.
     pub priority: u32,
+    /// The rate of its flow that an action has set, and its number; zero for none.
+    rate: Rate,
+    pace: PaceId,
     /// The parsed headers.
     fields: Fields,
 }
@@ -66,7 +70,8 @@ impl<'a> Subject<'a> {
         let network = keys.ip.map_or(carrier, |ip| ip.at as u32);
         let transport = keys.ip.map_or(0, |ip| ip.transport as u32);
         let fields = Fields::of(keys);
-        Self { frame, carrier, network, transport, len, mark: 0, priority: 0, fields }
+        let (rate, pace) = (Rate::default(), PaceId::NONE);
+        Self { frame, carrier, network, transport, len, mark: 0, priority: 0, rate, pace, fields }
     }
 
     /// Sets the length in bytes, if the frame is only the beginning of the packet.
@@ -90,6 +95,19 @@ impl<'a> Subject<'a> {
     pub fn set_mark(&mut self, mark: u32) {
         self.mark = mark;
         self.fields.set_mark(mark);
+    }
+
+    /// An action gives it the rate `rate`, of which `id` is the number. The lowest counts.
+    pub(crate) fn pace(&mut self, id: PaceId, rate: Rate) {
+        if self.pace == PaceId::NONE || rate < self.rate {
+            (self.pace, self.rate) = (id, rate);
+        }
+    }
+
+    /// The number of the rate of its flow; [`PaceId::NONE`] until an action gives one.
+    #[inline]
+    pub fn pace_id(&self) -> PaceId {
+        self.pace
     }
 
     /// The route that it takes, if that is known.

@@ -25,6 +25,7 @@
 //! Non-goals: verifying checksums, reassembling fragments, decrypting, the addresses in ARP,
 //! pseudo-wires, anything above the transport.
 
+use crate::PaceId;
 use crate::headers::{Acknowledgement, Ecn, Headers};
 use hash::Key;
 use link::{ETHERNET_LEN, Link};
@@ -150,6 +151,7 @@ impl Dissector {
             dscp: traffic_class >> 2,
             ecn: Ecn::of(traffic_class),
             is_arp: false,
+            pace: PaceId::NONE,
         }
     }
 
@@ -170,6 +172,7 @@ impl Dissector {
             dscp: 0,
             ecn: Ecn::NotCapable,
             is_arp: ether_type == layer::ARP,
+            pace: PaceId::NONE,
         }
     }
 }
@@ -277,6 +280,7 @@ mod tests {
                             dscp: (other >> 18) as u8 & 63,
                             ecn: Ecn::of((other >> 16) as u8),
                             is_arp: false,
+                            pace: PaceId::NONE,
                         };
                     }
                 }

@@ -5,6 +5,8 @@
 //! between nothing touches the payload: a qdisc sees hashes and DSCPs. So a simulator needs no
 //! frames at all, and a bug of the parser stays in the parser.
 
+use crate::PaceId;
+
 /// What a qdisc needs to know about its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
@@ -119,6 +121,8 @@ pub struct Headers {
     pub ecn: Ecn,
     /// Whether it is an ARP packet for IPv4, which must not wait.
     pub is_arp: bool,
+    /// The number of its flow's rate, if a filter has given it one; see [`crate::Paces`].
+    pub pace: PaceId,
 }
 
 impl Headers {
@@ -132,6 +136,7 @@ impl Headers {
         dscp: 0,
         ecn: Ecn::NotCapable,
         is_arp: false,
+        pace: PaceId::NONE,
     };
 }
 

@@ -3,7 +3,7 @@
 use crate::copies::Copies;
 use crate::headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 use crate::sizes::{Sizes, Turnover};
-use crate::{Batch, DropCounters, DropReason, Fifo};
+use crate::{Batch, DropCounters, DropReason, Fifo, Pace, Paces};
 use narrows_units::{Bytes, Nanos};
 
 /// A packet: an index into the [`Packets`] of the worker that owns it.
@@ -113,6 +113,7 @@ pub struct Packets {
     copies: Copies,
     sizes: Sizes,
     turnover: Turnover,
+    paces: Paces,
 }
 
 impl Packets {
@@ -132,6 +133,7 @@ impl Packets {
             copies: Copies::default(),
             sizes: Sizes::default(),
             turnover: Turnover::default(),
+            paces: Paces::default(),
         }
     }
 
@@ -186,6 +188,24 @@ impl Packets {
     pub fn meta_and_headers(&mut self, id: PacketId) -> (&mut Meta, &Headers) {
         let Record { meta, headers } = self.record_mut(id);
         (meta, headers)
+    }
+
+    /// The rates of the numbers that packets carry.
+    #[inline]
+    pub fn paces(&self) -> &Paces {
+        &self.paces
+    }
+
+    /// Replaces them. Queued packets keep their numbers.
+    pub fn set_paces(&mut self, paces: Paces) {
+        self.paces = paces;
+    }
+
+    /// The rate of the flow of `id`, if a filter has given it one. Only for packets whose headers
+    /// were [read](Reading::headers).
+    #[inline]
+    pub fn pace(&self, id: PacketId) -> Option<&Pace> {
+        if self.paces.is_empty() { None } else { self.paces.get(self.record(id).headers.pace) }
     }
 
     #[inline]

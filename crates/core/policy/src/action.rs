@@ -131,6 +131,7 @@ impl ActionSet {
         let bind = |draft: &ActionDraft| {
             let index = draft.index.map_or_else(|| self.free(draft.kind), Ok)?;
             let id = ActionId { kind: draft.kind, index };
+            check_index(id)?;
             // As in the kernel, an existing action keeps its parameters.
             let bound = match (self.get(id), draft.action) {
                 (Some(bound), _) if bound.stays && bound.flags.skips_hardware != skips_hardware => {
@@ -172,6 +173,17 @@ impl ActionSet {
         let last = last.map_or(0, |(_, bound)| bound.id.index);
         last.checked_add(1).ok_or(PolicyError::Action("no number is left: give one with index"))
     }
+}
+
+/// Checks that packets can have the number of `id`, if it is a `pace`.
+fn check_index(id: ActionId) -> Result<(), PolicyError> {
+    let is_beyond = id.kind == ActionKind::Pace && id.pace().is_none();
+    if is_beyond {
+        return Err(PolicyError::Action(
+            "a pace has an index from 1 to 65535: give one with index",
+        ));
+    }
+    Ok(())
 }
 
 /// Checks that filters which refer to `bound` can run it.
@@ -221,6 +233,9 @@ impl Policy {
             None => next.actions.free(kind)?,
         };
         let id = ActionId { kind, index };
+        if verb != Verb::Delete {
+            check_index(id)?;
+        }
         let present = next.actions.get(id).copied();
         let missing = || PolicyError::NoSuchAction(kind.name(), index);
         let bound = match (verb, present) {

@@ -16,7 +16,9 @@ use crate::assignments::Edited;
 use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Classes, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
-use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, Otherwise, Route, order};
+use narrows_classify::{
+    ANY_PROTOCOL, ActionKind, Filter, Filters, Mark, Matches, Otherwise, Route, order,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -193,6 +195,21 @@ impl Policy {
 }
 
 impl Policy {
+    /// A warning if `edit` gives packets a rate that no qdisc keeps.
+    pub fn pace_warning(&self, edit: &FilterEdit) -> Option<String> {
+        let is_pace = |draft: &ActionDraft| draft.kind == ActionKind::Pace;
+        let paces = |node: &Node| matches!(node.kind, Kind::Pacing(_) | Kind::Fq(_));
+        let gives = edit.verb != Verb::Delete && edit.actions.iter().any(is_pace);
+        if !gives || self.ports.values().any(|port| port.nodes().into_iter().any(paces)) {
+            return None;
+        }
+        Some(
+            "Warning: pace: no qdisc here keeps the rate of a flow: add flowbundler, eiffel, carousel \
+             or fq where the packets leave."
+                .to_owned(),
+        )
+    }
+
     /// What filters ask of the routes that packets take, with repetitions.
     pub fn asked_routes(&self) -> impl Iterator<Item = Route> {
         let ports = self.ports.values().filter(|_| self.has_asked_route);

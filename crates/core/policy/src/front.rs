@@ -367,6 +367,12 @@ fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
              or pipe, as police with conform-exceed drop/continue"
         ));
     }
+    if matches!(action, Action::Pace { .. }) {
+        return refuse(format!(
+            "Flows are paced behind the driver: give the pace at pref {pref} to a filter at egress of \
+             the port where packets leave, or behind all filters with sets"
+        ));
+    }
     let jumps = action.controls().iter().any(|control| matches!(control, Control::Jump(_)));
     let why = match action {
         _ if jumps => "jump",

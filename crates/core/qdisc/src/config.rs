@@ -6,7 +6,7 @@ use crate::{
     pacing, red, sfq, stab, tbf,
 };
 use narrows_classify::{Classification, Classifier};
-use narrows_packet::Reading;
+use narrows_packet::{Paces, Reading};
 use narrows_units::wire::Overhead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -187,6 +187,9 @@ pub struct Spec {
     pub level: u8,
     /// The filters of the port whose root it is: on arrival, and on departure.
     pub ends: Ends,
+    /// The rates that filters give to flows, on every port of the instance; `None` if they give
+    /// none.
+    pub paces: Option<Paces>,
     /// The qdiscs below it: for `tbf`, `red` and `stab` exactly one, for `netem` one or none, for
     /// bands one each.
     pub children: Vec<Spec>,
@@ -205,6 +208,7 @@ impl Spec {
             classification: None,
             level: 0,
             ends: [const { None }; 2],
+            paces: None,
             children: Vec::new(),
         }
     }

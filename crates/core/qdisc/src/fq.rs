@@ -1,10 +1,10 @@
 //! `fq`: a queue and a pace for every flow.
 //!
 //! Packets are classified by flow, and flows take turns by deficit round robin: new flows go before
-//! backlogged ones. A flow may have a maximum rate (`maxrate`): what it sends is converted into a
-//! time before which it may not continue, and until then it waits in a heap of such times
-//! ([`Heap`]), out of the others' way. Nothing is dropped to signal congestion, and there is no
-//! total rate: use `cake` or `tbf` for that.
+//! backlogged ones. A flow may have a maximum rate, that of all (`maxrate`) or its own by a filter
+//! (`pace.rs`): what it sends is converted into a time before which it may not continue, and until
+//! then it waits in a heap of such times ([`Heap`]), out of the others' way. Nothing is dropped to
+//! signal congestion, and there is no total rate: use `cake` or `tbf` for that.
 //!
 //! *By the quantum.* A flow's time is checked only at the beginning of a quantum, and then all of
 //! it is sent; every byte advances its next time. So rounds of two frames at gigabit rates need no
@@ -19,7 +19,7 @@
 //!
 //! *Without sockets.* Forwarded packets have no socket, so all flows are Linux's orphans: the hash
 //! of the headers within `orphan_mask` identifies them, and flows that it does not tell apart are
-//! one. For the same reason no flow asks for a pace of its own, and `defrate` does not apply.
+//! one. For the same reason no socket asks for a pace of its own, and `defrate` does not apply.
 //! Packets have no priority either; they get the one that Linux gives to packets that it forwards,
 //! by their code point (`bands.rs`). ARP goes first, where Linux has its control packets.
 //!
@@ -39,7 +39,7 @@
 use crate::heap::Heap;
 use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
 use bands::Bands;
-use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets, Reading};
+use narrows_packet::{Backlog, Batch, Fifo, Paces, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use pace::Pace;
 use table::Table;
@@ -62,6 +62,8 @@ pub use figures::Figures;
 pub(crate) struct Fq {
     config: Config,
     pace: Option<Pace>,
+    /// The rates of flows' own that apply.
+    paces: Paces,
     table: Table,
     bands: Bands,
     /// Flows that wait for their time.
@@ -81,6 +83,7 @@ impl Fq {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             pace: Pace::of(&config),
+            paces: Paces::default(),
             table: Table::new(config.buckets, config.orphan_mask),
             bands: Bands::new(&config),
             held: Heap::default(),
@@ -121,6 +124,7 @@ impl Qdisc for Fq {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
+        self.follow_paces(packets, now);
         loop {
             if !out.has_room() {
                 return Next::Now;
@@ -133,6 +137,7 @@ impl Qdisc for Fq {
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
+        self.follow_paces(packets, now);
         self.depart(packets, now)
     }
 
@@ -159,7 +164,8 @@ impl Qdisc for Fq {
         self.bands.set_weights(config.weights);
         self.pace = Pace::of(&config);
         self.config = config;
-        self.repace(handover.now);
+        let now = handover.now;
+        self.repace(handover.packets(), now);
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {

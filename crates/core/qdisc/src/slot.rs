@@ -10,7 +10,7 @@
 
 use crate::{Above, Ends, Qdisc, Spec, Stats};
 use narrows_classify::{Classification, Classifier};
-use narrows_packet::{PacketId, Packets, Reading};
+use narrows_packet::{Paces, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
@@ -68,21 +68,27 @@ impl<'a> Handover<'a> {
 pub struct Slot {
     qdisc: Box<dyn Qdisc>,
     id: NodeId,
-    /// None where both are empty, as in almost all slots.
+    /// None where all are empty, as in almost all slots.
     filters: Option<Box<Filters>>,
 }
 
-/// What assigns packets, and what filters them.
+/// What assigns packets, what filters them, and what rates these filters give.
 struct Filters {
     classification: Option<Arc<Classification>>,
     ends: Ends,
+    paces: Option<Paces>,
 }
 
 impl Filters {
     fn of(spec: &Spec) -> Option<Box<Self>> {
-        let Spec { classification, ends, .. } = spec;
-        let is_empty = classification.is_none() && ends.iter().all(Option::is_none);
-        let filters = || Self { classification: classification.clone(), ends: ends.clone() };
+        let Spec { classification, ends, paces, .. } = spec;
+        let is_empty =
+            classification.is_none() && ends.iter().all(Option::is_none) && paces.is_none();
+        let filters = || Self {
+            classification: classification.clone(),
+            ends: ends.clone(),
+            paces: paces.clone(),
+        };
         (!is_empty).then(|| Box::new(filters()))
     }
 }
@@ -105,6 +111,11 @@ impl Slot {
     pub fn ends(&self) -> [Option<&Arc<Classifier>>; 2] {
         let filters = self.filters.as_ref();
         filters.map_or([None; 2], |filters| filters.ends.each_ref().map(Option::as_ref))
+    }
+
+    /// The rates that filters give to flows, if any.
+    pub fn paces(&self) -> Option<&Paces> {
+        self.filters.as_ref()?.paces.as_ref()
     }
 
     /// The qdisc.

@@ -8,12 +8,14 @@
 //! Non-goals: parsing and printing in `tc`'s notation (the `tc` layer does that), floating point,
 //! calendar time.
 
+mod byte_time;
 mod bytes;
 mod nanos;
 mod rate;
 mod spread;
 pub mod wire;
 
+pub use byte_time::ByteTime;
 pub use bytes::Bytes;
 pub use nanos::Nanos;
 pub use rate::Rate;

@@ -2,13 +2,13 @@
 //! port across, and those of the qdisc there.
 //!
 //! Its headers are read once for all of them. A mark or a class that one sets is visible to the
-//! next, as with an `skb`; dropped packets reach no qdisc. Which route it takes the I/O is asked
-//! only if a filter asks.
+//! next, as with an `skb`, and of several rates for its flow the lowest counts; dropped packets
+//! reach no qdisc. Which route it takes the I/O is asked only if a filter asks.
 
 use crate::io::Io;
 use crate::worker::BATCH;
 use narrows_classify::{AHEAD, Classification, Classifier, Found, Path, Subject, Verdict};
-use narrows_packet::{Batch, DropReason, PacketId, Packets};
+use narrows_packet::{Batch, DropReason, PaceId, PacketId, Packets};
 use narrows_qdisc::Slot;
 use narrows_units::Nanos;
 
@@ -30,9 +30,15 @@ impl<'a> Filters<'a> {
     #[inline]
     pub(crate) fn of(here: &'a Slot, across: &'a Slot) -> Self {
         let [ingress, _] = here.ends();
+        Self { ingress: ingress.map(AsRef::as_ref), ..Self::behind(across) }
+    }
+
+    /// The filters for packets to the port of `across` that came anywhere.
+    #[inline]
+    pub(crate) fn behind(across: &'a Slot) -> Self {
         let [_, egress] = across.ends();
         Self {
-            ingress: ingress.map(AsRef::as_ref),
+            ingress: None,
             egress: egress.map(AsRef::as_ref),
             qdisc: across.classification().map(AsRef::as_ref),
         }
@@ -49,6 +55,21 @@ impl<'a> Filters<'a> {
     fn ask_route(&self) -> bool {
         self.egress.is_some_and(Classifier::asks_route)
             || self.qdisc.is_some_and(Classification::asks_route)
+    }
+
+    /// The rate of the flow of `id`, which another process received, whose actions ran there: by
+    /// the filters alone. `io` has its frame.
+    pub(crate) fn pace_again(&self, io: &impl Io, packets: &Packets, id: PacketId) -> PaceId {
+        let mut subject = None;
+        read(io, packets, id, self.ask_route(), &mut subject);
+        let Some(subject) = &mut subject else { return PaceId::NONE };
+        for filters in [self.ingress, self.egress].into_iter().flatten() {
+            filters.retrace(subject);
+        }
+        if let Some(rules) = self.qdisc {
+            rules.retrace(subject);
+        }
+        subject.pace_id()
     }
 
     /// Whether they are so many that packets should be looked up together.
@@ -153,6 +174,9 @@ impl<'a> Filters<'a> {
         path.write(packets.meta_mut(id));
         if subject.mark() != 0 {
             packets.headers_mut(id).mark = subject.mark();
+        }
+        if subject.pace_id() != PaceId::NONE {
+            packets.headers_mut(id).pace = subject.pace_id();
         }
         true
     }

@@ -19,9 +19,10 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::{
     Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
-    Running,
+    PersistentMap, Running,
 };
 use narrows_coordination::{Change, Coordination, Destinations, SharedPolicer, SharedTree, Spent};
+use narrows_packet::Paces;
 use narrows_policy::{
     BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit, filling,
 };
@@ -48,6 +49,8 @@ pub struct Installation {
     ends: Ends,
     /// Their actions, which keep their counters through changes of filters.
     actions: Actions,
+    /// The rates that they give to flows.
+    paces: Paces,
     /// The port's congestion feedback, once any queue has used it. It outlives the qdisc:
     /// congestion is the same for any qdisc, and expires by itself.
     destinations: Option<Arc<Destinations>>,
@@ -65,6 +68,7 @@ impl Installation {
     /// worker. Nothing that runs changes before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
         let actions = actions(&plan, previous);
+        let paces = paces(&plan, previous);
         let classification = |(key, rules)| {
             let before = previous.and_then(|previous| previous.classifications.get(key));
             let before = before.map(AsRef::as_ref);
@@ -86,6 +90,7 @@ impl Installation {
             classifications,
             ends,
             actions,
+            paces,
             destinations: previous.and_then(|previous| previous.destinations.clone()),
             kept: Vec::new(),
             changes: BTreeMap::new(),
@@ -105,7 +110,8 @@ impl Installation {
         let specs = specs.map(|(queue, root)| {
             let classification = next.classifications.get(root).cloned();
             let ends = next.ends.clone();
-            Spec { classification, ends, ..next.spec(*root, queue, previous) }
+            let paces = Some(next.paces.clone()).filter(|paces| !paces.is_empty());
+            Spec { classification, ends, paces, ..next.spec(*root, queue, previous) }
         });
         let specs = specs.collect();
         (next, specs)
@@ -411,6 +417,24 @@ fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
         }
     });
     running
+}
+
+/// The rates that the actions of `plan` give to flows. One that is gone keeps its place until
+/// another takes it: packets that have it may wait.
+fn paces(plan: &Plan, previous: Option<&Installation>) -> Paces {
+    let none = PersistentMap::default();
+    let before = previous.map_or(&none, |previous| &previous.plan.actions);
+    let paces = previous.map_or_else(Paces::default, |previous| previous.paces.clone());
+    let mut changes = Vec::new();
+    before.changes(&plan.actions, |_, _, bound| {
+        if let Some(BoundAction { id, action: Action::Pace { rate, .. }, .. }) = bound
+            && let Some(id) = id.pace()
+            && paces.get(id).is_none_or(|pace| pace.rate != *rate)
+        {
+            changes.push((id, *rate));
+        }
+    });
+    paces.with(&changes)
 }
 
 /// The roster of `blocks`, which shares equal parts with `before`.

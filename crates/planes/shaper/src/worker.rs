@@ -20,7 +20,8 @@ use crate::{Beyond, Delays, Heaviest, HeaviestReport};
 use narrows_classify::Classification;
 use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::{
-    Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading, SPARES_MAX,
+    Backlog, Batch, DropCounters, DropReason, Headers, Meta, Paces, PacketId, Packets, Reading,
+    SPARES_MAX,
 };
 use narrows_qdisc::{Handover, Next, Slot, Spec, Stats};
 use narrows_roundtrip::Awaited;
@@ -179,6 +180,7 @@ impl<I: Io> Worker<I> {
             Path { slot, reading, longest: Bytes::ZERO, counters, delays, heaviest }
         };
         let paths: PerPort<Path> = qdiscs.into_iter().map(path).collect();
+        table.set_paces(paces(&paths));
         Self {
             io,
             packets: table,
@@ -458,8 +460,13 @@ impl<I: Io> Worker<I> {
         }
         let io = &self.io;
         let classification = spec.classification.clone();
+        let has_headers = path.reading.headers;
         let mut read = |id, reading, packets: &mut Packets| {
+            let pace = packets.headers(id).pace;
             io.read(id, reading, packets);
+            if has_headers {
+                packets.headers_mut(id).pace = pace;
+            }
             if let Some(classification) = &classification {
                 // Its actions ran on arrival.
                 path_of(classification, io, id).write(packets.meta_mut(id));
@@ -469,6 +476,7 @@ impl<I: Io> Worker<I> {
         path.slot.take_over(spec, &mut handover.reading(path.reading, &mut read));
         path.reading = path.slot.qdisc().reading();
         self.packets.prepare(path.reading);
+        self.packets.set_paces(paces(&self.paths));
         self.reclaim(egress);
     }
 
@@ -502,7 +510,16 @@ impl<I: Io> Worker<I> {
         if let Some(classification) = path.slot.classification() {
             path_of(classification, &self.io, id).write(self.packets.meta_mut(id));
         }
-        path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
+        if !self.packets.paces().is_empty() {
+            // Where it came in a router nobody knows any more.
+            let filters = match self.sorted {
+                None => Filters::of(&self.paths[egress.partner()].slot, &self.paths[egress].slot),
+                Some(_) => Filters::behind(&self.paths[egress].slot),
+            };
+            let pace = filters.pace_again(&self.io, &self.packets, id);
+            self.packets.headers_mut(id).pace = pace;
+        }
+        self.paths[egress].slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
 
     /// The metadata of `id`, which was [taken out](Worker::take_out).
@@ -618,6 +635,11 @@ impl<I: Io> Worker<I> {
             self.io.release(&self.dropped);
         }
     }
+}
+
+/// The rates that filters give: all ports of an instance have the same actions.
+fn paces(paths: &PerPort<Path>) -> Paces {
+    paths.iter().find_map(|path| path.slot.paces()).cloned().unwrap_or_default()
 }
 
 /// The classes of a packet by filters alone, by the route that it takes if one asks for that.

@@ -2,7 +2,7 @@
 
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::PortId;
-use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading, RouteTaken};
+use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading, RouteTaken};
 use narrows_policy::{Handle, Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Io, Worker};
@@ -61,7 +61,13 @@ impl Io for FrameIo {
         usize::MAX
     }
 
-    fn read(&self, _: PacketId, _: Reading, _: &mut Packets) {}
+    /// A flow is a destination.
+    fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
+        if reading.headers {
+            let flow = self.bytes(packet).get(33).copied().unwrap_or_default().into();
+            packets.set_headers(packet, Headers { flow, ..Headers::default() });
+        }
+    }
 
     fn bytes(&self, packet: PacketId) -> &[u8] {
         self.frames.get(&packet.0).map_or(&[], Vec::as_slice)
@@ -379,4 +385,66 @@ fn an_action_keeps_its_state_when_filters_around_it_change() {
     bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.9 action drop");
     bed.pass(0, &[1; 10]);
     assert_eq!((bed.passed(), bed.met(ActionKind::Police, 1)), ([0, 0, 5], 20), "no new burst");
+}
+
+impl Bed {
+    /// How many packets `worker` sends in the next `millis` milliseconds, if it polls once in each.
+    fn sends_in(&mut self, worker: usize, millis: u64) -> u64 {
+        let before = self.workers[worker].io().sent;
+        for _ in 0..millis {
+            self.now += Nanos::from_millis(1);
+            self.workers[worker].step(self.now);
+        }
+        self.workers[worker].io().sent - before
+    }
+}
+
+#[test]
+fn filters_give_flows_rates_which_change_at_once() {
+    for qdisc in ["flowbundler", "flowbundler target 10s interval 10s", "eiffel", "carousel", "fq"]
+    {
+        let mut bed = Bed::new(1);
+        bed.tc(&format!("qdisc replace dev b root handle 9: {qdisc}"));
+        // 1000 bytes take 8 ms, or 80 ms; the lower rate counts.
+        bed.tc("filter add dev a ingress pref 1 matchall action pace rate 1mbit");
+        bed.tc("filter add dev b egress protocol ip pref 1 flower dst_ip 10.0.0.2 \
+                action pace rate 100kbit");
+        bed.tc("filter add dev b egress protocol ip pref 2 flower dst_ip 10.0.0.3 \
+                action pace rate 10mbit");
+        bed.pass(0, &[1; 40]);
+        bed.pass(0, &[2; 10]);
+        bed.pass(0, &[3; 40]);
+        bed.sends_in(0, 100);
+        let sent = bed.sends_in(0, 80);
+        // A frame more for each flow, and a quantum of two in fq.
+        assert!((19..=25).contains(&sent), "{qdisc}: {sent}");
+        bed.tc("actions change action pace rate 10mbit index 1");
+        let sent = bed.sends_in(0, 40);
+        // Both flows without a lower rate have sent everything.
+        assert!((24..=44).contains(&sent), "{qdisc}: {sent}");
+        assert!(bed.sends_in(0, 80) <= 3, "{qdisc}");
+    }
+}
+
+#[test]
+fn a_queued_packet_keeps_its_rate_under_another_qdisc_and_in_another_process() {
+    for qdisc in ["flowbundler", "fq"] {
+        let mut bed = Bed::new(1);
+        bed.tc("qdisc replace dev b root handle 9: eiffel");
+        bed.tc("filter add dev b egress pref 1 matchall action pace rate 100kbit");
+        bed.pass(0, &[1; 20]);
+        bed.tc(&format!("qdisc replace dev b root handle 8: {qdisc}"));
+        assert!((1..=12).contains(&bed.sends_in(0, 160)), "{qdisc}");
+
+        // Taken out here and adopted there, its actions do not run again.
+        let met = bed.met(ActionKind::Pace, 1);
+        let ids = bed.workers[0].take_out(PortId::SECOND);
+        bed.tc(&format!("qdisc replace dev b root handle 7: {qdisc}"));
+        let now = bed.now;
+        for id in ids {
+            bed.workers[0].adopt(PortId::SECOND, id, LEN, now, now);
+        }
+        assert_eq!(bed.met(ActionKind::Pace, 1), met);
+        assert!((1..=12).contains(&bed.sends_in(0, 160)), "{qdisc}");
+    }
 }

@@ -81,6 +81,9 @@ fn acted(filter: &Filter, acting: &Acting<'_>, class: u32) -> Result<(Does, Vec<
             Action::Gact { control, random: None } => control,
             // Only at ingress.
             Action::Mirred(_) => Control::Pass,
+            Action::Pace { .. } => {
+                return refused("pace, for which packets have to wait", "give police a rate");
+            }
             Action::Police(_) | Action::Skbedit { .. } => {
                 let instead = "give them to a filter at ingress of the other port";
                 return refused("police and skbedit at a qdisc", instead);

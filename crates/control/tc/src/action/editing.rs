@@ -1,4 +1,5 @@
-//! Parses the actions that change a packet's fields or its way: `skbedit` and `mirred`.
+//! Parses the actions that change a packet's fields, its way or its flow's rate: `skbedit`,
+//! `mirred` and `pace`.
 //!
 //! Words that no packet at a port can follow are kept as they are given: without a filter an action
 //! does nothing. The policy refuses such an action once a filter is to have it.
@@ -6,7 +7,7 @@
 use super::control::control_or_jump;
 use super::options::{Common, bad, common};
 use crate::complaint::Complaint;
-use crate::words::{Words, abbreviates};
+use crate::words::{Words, abbreviates, twice};
 use crate::{device, number};
 use narrows_classify::{Action, ActionKind, Control, DeviceName, Idle, Mark, Mirred};
 use narrows_policy::{ActionDraft, ClassId, Parent};
@@ -65,6 +66,40 @@ pub(super) fn mirred(words: &mut Words) -> Result<ActionDraft, Complaint> {
         _ => {
             Err(illegal("mirred wants egress redirect dev IFB, as mirred egress redirect dev ifb0"))
         }
+    }
+}
+
+/// Parses `pace` after that word.
+pub(super) fn pace(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let (mut said, mut rate, mut control) = (Common::default(), None, None);
+    while let Some(word) = words.peek() {
+        if common(words, &mut said)? {
+            continue;
+        }
+        if word == "rate" {
+            words.next();
+            let value = words.value(word, "5mbit")?;
+            if rate.is_some() {
+                return Err(twice(word, value));
+            }
+            // Rates are whole bytes per second, as police has them.
+            let read = number::rate(value).filter(|rate| rate.bytes_per_sec() > 0);
+            rate =
+                Some(read.ok_or_else(|| {
+                    bad("pace", "Illegal \"rate\": a rate from 8bit on, as 5mbit.")
+                })?);
+            continue;
+        }
+        match control_or_jump(words) {
+            Some(read) => control = Some(read?),
+            None => break,
+        }
+    }
+    let control = control.unwrap_or(Control::Pipe);
+    match rate {
+        Some(rate) => Ok(said.draft(ActionKind::Pace, Some(Action::Pace { rate, control }))),
+        None if said.index.is_some() => Ok(said.draft(ActionKind::Pace, None)),
+        None => Err(bad("pace", "Error: say which rate flows have, as pace rate 5mbit.")),
     }
 }
 

@@ -33,7 +33,7 @@ const USAGE: &str = "Usage: ... matchall [ classid ID ] [ ACTION ]
                        | icmp { type|code } N M | ether { src|dst } MAC
                        | { u32|u16|u8 } V M at [nexthdr+]OFFSET } }... [ classid ID ] [ ACTION ]
        ... basic [ match EXPRESSION ] [ classid ID ] [ ACTION ]
-ACTION is action { drop | pass | continue | reclassify | police ... | skbedit ... }";
+ACTION is action { drop | pass | continue | reclassify | police ... | skbedit ... | pace ... }";
 
 /// The number of a filter of `kind`.
 pub(crate) fn handle(kind: &str, word: &str) -> Result<u32, Complaint> {

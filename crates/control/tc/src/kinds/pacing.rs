@@ -113,7 +113,8 @@ fn usage(structure: Structure) -> String {
         "Usage: {kind} [ limit PACKETS ] [ flow_limit PACKETS ] [ maxrate RATE ] [ flows* | hosts ]
            [ horizon TIME ] [ horizon_drop* | horizon_cap ] [ granularity TIME ]
            [ codel [ target TIME ] [ interval TIME ] [ ecn* | noecn ] | nocodel* ]{own}
-maxrate is the rate of each flow, or of each destination with hosts; maxrate 0 is none.
+maxrate is the most of each flow, or of each destination with hosts, whatever rate filters give it;
+maxrate 0 is no bound.
 * marks the defaults. For a rate of all together, put it below a tbf."
     )
 }

@@ -307,6 +307,68 @@ fn actions_are_shown_as_tc_shows_them() {
 }
 
 #[test]
+fn a_pace_is_shown_changed_and_survives() {
+    let mut host = tree();
+    host.ok("qdisc add dev left root flowbundler");
+    host.ok("filter add dev right egress pref 1 matchall action pace rate 5mbit");
+    host.ok("filter add dev right egress pref 2 matchall action pace rate 1gbit continue index 9");
+    let shown = host.ok("filter show dev right egress");
+    assert!(
+        shown.contains("action order 1: pace rate 5Mbit pipe\n\t index 1 ref 1 bind 1\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("pace rate 1Gbit continue\n\t index 9 ref 1 bind 1\n"), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-j filter show dev right egress")).unwrap();
+    let action = &json[1]["options"]["actions"][0];
+    assert_eq!((&action["kind"], &action["rate"]), (&"pace".into(), &625_000.into()));
+    survives(&host);
+    host.ok("actions change action pace rate 8mbit index 1");
+    assert!(host.ok("actions list action pace").contains("pace rate 8Mbit pipe"));
+    host.ok("filter add dev right egress pref 3 matchall action pace index 9");
+    assert!(host.ok("actions get action pace index 9").contains("ref 2 bind 2"));
+    survives(&host);
+    for (action, why) in [
+        ("pace", "say which rate"),
+        ("pace rate 0", "a rate from 8bit on"),
+        ("pace rate fast", "a rate from 8bit on"),
+        ("pace rate 1mbit rate 2mbit", "duplicate \"rate\""),
+        ("pace rate 1mbit index 65536", "from 1 to 65535"),
+        ("pace index 77", "index 77"),
+    ] {
+        let refused =
+            host.tc(&format!("filter add dev right egress pref 9 matchall action {action}"));
+        assert!(refused.code != 0 && refused.stderr.contains(why), "{action}: {}", refused.stderr);
+    }
+    host.fails("actions add action pace rate 1mbit index 65536", 255);
+}
+
+#[test]
+fn a_pace_without_a_qdisc_that_keeps_it_is_said() {
+    let mut host = tree();
+    let outcome = host.tc("filter add dev right egress pref 1 matchall action pace rate 5mbit");
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("add flowbundler, eiffel, carousel or fq"),
+        "{}",
+        outcome.stderr
+    );
+    host.ok("qdisc add dev left root fq");
+    host.ok("filter add dev right egress pref 2 matchall action pace rate 5mbit");
+}
+
+#[test]
+fn a_pace_in_the_driver_is_refused() {
+    let mut host = tree();
+    host.ok("qdisc add dev left root fq");
+    host.ok("filter add dev right ingress pref 1 matchall action pace rate 5mbit");
+    let refused = host.tc(
+        "filter add dev right ingress protocol ip pref 2 basic match ipset(bad src) action drop",
+    );
+    assert!(refused.stderr.contains("Flows are paced behind the driver"), "{}", refused.stderr);
+}
+
+#[test]
 fn an_action_is_shared_by_its_number_and_goes_with_its_last_filter() {
     let mut host = tree();
     host.ok("actions add action police rate 1mbit burst 10k drop index 7");
@@ -559,6 +621,7 @@ fn action() -> impl Strategy<Value = String> {
         Just("drop cookie a1b2c3".to_owned()),
         Just("pass random netrand drop 3".to_owned()),
         Just("skbedit priority 1:30 mark 0x5/0xff".to_owned()),
+        (8_u64..1 << 34).prop_map(|rate| format!("pace rate {rate}bit")),
         (8_u64..1 << 34, 1_u64..1 << 20, 0_u16..100).prop_map(|(rate, burst, overhead)| format!(
             "police rate {rate}bit burst {burst} overhead {overhead} conform-exceed continue/pipe"
         )),

@@ -2,6 +2,7 @@
 
 use super::Fq;
 use super::flow::Standing;
+use super::pace::{self, Pace};
 use crate::Next;
 use narrows_packet::{PacketId, Packets};
 use narrows_units::Nanos;
@@ -48,7 +49,7 @@ impl Fq {
             self.counted.inactive_flows += u32::from(flow.queue.front().is_none());
             let len = packets.len(id);
             flow.credit = flow.credit.saturating_sub_unsigned(len.0 as u32);
-            if let Some(pace) = &self.pace {
+            if let Some(pace) = Pace::of_packet(self.pace, packets, id, &self.config) {
                 pace.pay(flow, len, now);
             }
             band.charge(len.0);
@@ -159,11 +160,29 @@ impl Fq {
 
     /// The pace has changed at `now`: no flow waits for longer than a quantum takes from now on,
     /// and all are checked again.
-    pub(super) fn repace(&mut self, now: Nanos) {
-        let latest = self.pace.map_or(now, |pace| now + pace.round());
+    pub(super) fn repace(&mut self, packets: &Packets, now: Nanos) {
         for flow in self.table.flows.iter_mut() {
-            flow.due = flow.due.min(latest);
+            let own = |id| Pace::of_packet(self.pace, packets, id, &self.config);
+            let pace = flow.queue.front().map_or(self.pace, own);
+            flow.due = flow.due.min(pace.map_or(now, |pace| now + pace.round()));
         }
+        self.release_all();
+    }
+
+    /// Follows the rates that filters give. Called once for each batch.
+    #[inline]
+    pub(super) fn follow_paces(&mut self, packets: &Packets, now: Nanos) {
+        if self.paces.is(packets.paces()) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.paces, packets.paces().clone());
+        let Self { table, pace, config, .. } = self;
+        if pace::hasten(table, *pace, &before, packets, config, now) {
+            self.release_all();
+        }
+    }
+
+    fn release_all(&mut self) {
         while self.held.len() > 0 {
             self.release();
         }

@@ -1,4 +1,9 @@
-//! The rate that every flow is held to.
+//! The rate that a flow is held to: `maxrate`, or a packet's own where that is lower.
+//!
+//! A filter may give a packet a rate ([`narrows_packet::Paces`]); the packet's flow pays for it at
+//! this rate when it leaves. So packets of one flow may have different rates, and a rate that
+//! changes applies from the next packet on. If it becomes higher, its flows wait no longer than a
+//! quantum takes from then on, as if `maxrate` had changed.
 //!
 //! Bytes become time with a multiplication: the time of a byte has 32 bits behind the point, and a
 //! flow keeps 8 of those of its next time. So full frames at 10 Gbit/s are late by some
@@ -8,16 +13,19 @@
 
 use super::Config;
 use super::flow::Flow;
-use narrows_units::{Bytes, Nanos};
+use super::table::Table;
+use narrows_packet::{Paces, PacketId, Packets};
+use narrows_units::{ByteTime, Bytes, Nanos, Rate};
 
 /// The most that lateness makes up for: half of a round.
 const PART_OF_ROUND: u64 = 2;
 
-/// Bits behind the point of the time of a byte, and those that a flow keeps.
+/// Bits behind the point of the time of a byte ([`ByteTime::in_fractions`]), and those that a flow
+/// keeps.
 const POINT: u32 = 32;
 const KEPT: u32 = 8;
 
-/// A rate for each flow.
+/// A rate for a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pace {
     /// The time of a byte in 2^-32 ns, rounded up.
@@ -32,12 +40,31 @@ impl Pace {
     /// The pace of `config`, if it sets one.
     pub(super) fn of(config: &Config) -> Option<Self> {
         let rate = config.max_rate.filter(|_| config.pacing)?;
-        let by_packet = rate <= config.low_rate_threshold;
-        let round = rate.time_for(Bytes(u64::from(config.quantum)));
-        let nanos = u128::from(8 * Nanos::from_secs(1).0) << POINT;
-        let per_byte = nanos.div_ceil(u128::from(rate.bits_per_sec().max(1)));
-        let per_byte = u64::try_from(per_byte).unwrap_or(u64::MAX);
-        Some(Self { per_byte, by_packet, round })
+        let rate = rate.max(Rate::from_bits_per_sec(1));
+        Some(Self::at(rate, ByteTime::of(rate), config))
+    }
+
+    /// The pace at `rate`, at which a byte takes `byte_time`.
+    #[inline]
+    fn at(rate: Rate, byte_time: ByteTime, config: &Config) -> Self {
+        Self {
+            per_byte: byte_time.in_fractions(),
+            by_packet: rate <= config.low_rate_threshold,
+            round: byte_time.rounded_up(config.quantum),
+        }
+    }
+
+    /// The pace for `id`, if `all` is that of all flows.
+    #[inline]
+    pub(super) fn of_packet(
+        all: Option<Self>,
+        packets: &Packets,
+        id: PacketId,
+        config: &Config,
+    ) -> Option<Self> {
+        let Some(own) = packets.pace(id).filter(|_| config.pacing) else { return all };
+        let own = Self::at(own.rate, own.byte_time, config);
+        Some(all.filter(|all| all.per_byte >= own.per_byte).unwrap_or(own))
     }
 
     /// The time that a quantum takes.
@@ -61,10 +88,32 @@ impl Pace {
     }
 }
 
+/// Of each flow whose rate is higher than in `before`: at `now` it waits no longer than a quantum
+/// takes. Returns whether there are any.
+#[cold]
+pub(super) fn hasten(
+    table: &mut Table,
+    all: Option<Pace>,
+    before: &Paces,
+    packets: &Packets,
+    config: &Config,
+    now: Nanos,
+) -> bool {
+    let mut any = false;
+    for flow in table.flows.iter_mut() {
+        let Some(head) = flow.queue.front() else { continue };
+        if packets.paces().is_raised_since(before, packets.headers(head).pace) {
+            let pace = Pace::of_packet(all, packets, head, config);
+            flow.due = flow.due.min(pace.map_or(now, |pace| now + pace.round()));
+            any = true;
+        }
+    }
+    any
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_units::Rate;
 
     const MS: u64 = 1_000_000;
 

@@ -188,18 +188,15 @@ impl Flows {
         &mut self.table.places[at]
     }
 
-    /// Flows without packets may send at `next`, if not before, and nothing leaves later than
-    /// `now`.
-    pub(super) fn hasten(&mut self, next: Moment, now: Nanos) {
+    /// Flows without packets may send at `next`, if not before.
+    pub(super) fn hasten_idle(&mut self, next: Moment) {
         let before = match &mut self.stage {
             Stage::Moving(before, _) => before.places.as_mut_slice(),
             _ => &mut [],
         };
         let all = self.table.places.iter_mut().chain(before);
-        for flow in all.filter(|flow| flow.is_there()) {
-            flow.hasten(next);
-            flow.slot = flow.slot.min(now);
-        }
+        let idle = all.filter(|flow| flow.is_there() && flow.queued() == 0);
+        idle.for_each(|flow| flow.hasten(next));
     }
 
     /// A flow has its first packet, as [`Flow::push`] returned.

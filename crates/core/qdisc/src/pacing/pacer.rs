@@ -10,7 +10,11 @@
 //! already come is not rounded to a slot, so a sparse flow does not wait. Flows with equal 32-bit
 //! hashes are one flow, with one rate.
 //!
-//! *The rate applies on arrival.* A lower `maxrate` applies to later arrivals; queued packets leave
+//! *A rate for each flow.* A packet may have a rate that a filter gave it
+//! ([`narrows_packet::Paces`]); `maxrate` is the upper bound of all. After a packet its flow waits
+//! for as long as that takes at the lower of both, so packets of one flow may have different rates.
+//!
+//! *The rate applies on arrival.* A lower rate applies to later arrivals; queued packets leave
 //! at the time that they got. A higher one also applies to queued packets (`pacer/renewal.rs`). A
 //! packet beyond the horizon is dropped; with `horizon_cap` it leaves at the horizon, however much
 //! else of its flow does.
@@ -39,7 +43,7 @@ use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Config, Figures, Key, Slot, Structure};
 use crate::acknowledgements::Acknowledgements;
 use crate::{Alone, Feedback, Handover, Next, Qdisc, Spec, Stats, Verdict, Weight};
-use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
+use narrows_packet::{Backlog, Batch, DropReason, Paces, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
 mod renewal;
@@ -55,8 +59,10 @@ pub struct Pacer<C> {
     calendar: C,
     /// Makes an empty calendar.
     make: fn(&Config) -> C,
-    /// Whether what waits has times by a rate that has risen since.
+    /// Whether what waits has times by a `maxrate` that has risen since.
     is_outdated: bool,
+    /// The rates by which packets with rates of their own have their times.
+    paces: Paces,
     /// By destination, if packets to one destination may not leave together.
     bundles: Option<Bundles>,
     acknowledgements: Acknowledgements,
@@ -78,6 +84,7 @@ impl<C: Calendar> Pacer<C> {
             calendar: calendar(&config),
             make: calendar,
             is_outdated: false,
+            paces: Paces::default(),
             config,
             acknowledgements: Acknowledgements::default(),
             account: Account::new(),
@@ -102,6 +109,10 @@ impl<C: Calendar> Pacer<C> {
         let key = self.key(packets, id);
         let len = packets.meta(id).len.0;
         let Self { config, terms, bundles, flows, calendar, account, .. } = self;
+        let own = packets.pace(id).copied();
+        let slowed = own.and_then(|own| terms.slowed(&own, config));
+        let rate = if slowed.is_some() { own.map(|own| own.rate) } else { config.maxrate };
+        let terms = slowed.as_ref().unwrap_or(terms);
         let flow = flows.get(key, now);
         if bounded && let Some(reason) = config.refuses(flow.queued(), packets) {
             return Err(reason);
@@ -127,8 +138,7 @@ impl<C: Calendar> Pacer<C> {
         let mut spacing = if at <= now { 0 } else { terms.spacing(account.slot()) };
         if let Some(bundles) = bundles {
             let destination = packets.headers(id).destination;
-            let known = config.maxrate.unwrap_or_default();
-            let apart = bundles.spacing(destination, known, now);
+            let apart = bundles.spacing(destination, rate.unwrap_or_default(), now);
             if at <= now {
                 bundles.came_late(destination, now);
             } else {
@@ -225,6 +235,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        self.refresh_all(packets, now);
         for &id in ids.iter().take(AHEAD) {
             self.flows.prefetch(self.key(packets, id));
         }
@@ -241,7 +252,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        self.refresh(packets, now);
+        self.refresh_all(packets, now);
         let before = self.account.backlog();
         loop {
             let start = out.len();
@@ -263,7 +274,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
-        self.refresh(packets, now);
+        self.refresh_all(packets, now);
         loop {
             let Some(id) = self.calendar.pop(packets, now) else {
                 return Err(self.account.held(self.calendar.next(), now));

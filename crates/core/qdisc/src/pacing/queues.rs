@@ -13,7 +13,8 @@
 //!   parameters: a head's time follows from its predecessor's departure time, not from when the
 //!   caller asked.
 //! - *A dropped packet uses none of its flow's time.*
-//! - *A new rate applies at once* to queued packets, without compensation for the past.
+//! - *A new rate applies at once* to queued packets, that of the qdisc or one that a filter gave,
+//!   without compensation for the past.
 //! - *The last packet of a flow is not dropped*, nor one with at most a frame behind it.
 //! - *At the limit*, the packet behind the head of one of the longest flows is dropped, not the
 //!   arrival; unless every flow has only its head.
@@ -41,7 +42,8 @@ use super::stamp::{Moment, Terms};
 use super::{Beyond, Calendar, Codel, Config, Figures, Signals, Slot};
 use crate::lengths::Lengths;
 use crate::{Handover, Next, Qdisc, Spec, Stats, Verdict, Weight, codel};
-use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
+use flow::{Flow, Head};
+use narrows_packet::{Backlog, Batch, DropReason, Paces, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 use table::Table;
 
@@ -72,6 +74,8 @@ pub struct Queues<C> {
     standing: u32,
     /// Whether heads have times by terms that hold no longer.
     is_outdated: bool,
+    /// The rates by which heads with rates of their own have their times.
+    paces: Paces,
     signals: Signals,
 }
 
@@ -92,6 +96,7 @@ impl<C: Calendar> Queues<C> {
             due: Batch::new(HEADS),
             standing: 0,
             is_outdated: false,
+            paces: Paces::default(),
             signals: Signals::default(),
         }
     }
@@ -106,11 +111,13 @@ impl<C: Calendar> Queues<C> {
     #[inline]
     fn flow(&mut self, packets: &Packets, id: PacketId, now: Nanos) -> u32 {
         let key = self.key(packets, id);
-        let (terms, codel) = (&self.terms, &self.codel);
-        self.table
-            .flows
-            .find(key)
-            .unwrap_or_else(|| self.table.add(key, |flow| flow.is_at_rest(terms, codel, now)))
+        let Self { config, terms, codel, table, .. } = self;
+        table.flows.find(key).unwrap_or_else(|| {
+            table.add(key, |flow| {
+                let terms = terms.of(flow.departure.pace, packets.paces(), config);
+                flow.is_at_rest(&terms, codel, now)
+            })
+        })
     }
 
     /// Why `flow` may not get more packets at `now`, if so.
@@ -122,7 +129,14 @@ impl<C: Calendar> Queues<C> {
         }
         let horizon = Nanos(now.0.saturating_add(self.config.horizon.0));
         let drops = self.config.beyond == Beyond::Drop;
-        (drops && flow.end(&self.terms) > Moment::at(horizon)).then_some(DropReason::Horizon)
+        let terms = self.terms_after(packets, flow);
+        (drops && flow.end(&terms) > Moment::at(horizon)).then_some(DropReason::Horizon)
+    }
+
+    /// The terms for the last packet of `flow` that was stamped.
+    #[inline]
+    fn terms_after(&self, packets: &Packets, flow: &Flow) -> Terms {
+        self.terms.of(flow.departure.pace, packets.paces(), &self.config)
     }
 
     /// Queues `id`, of the flow `at`.
@@ -154,17 +168,25 @@ impl<C: Calendar> Queues<C> {
             Beyond::Drop => Nanos::MAX,
             Beyond::Cap => Nanos(meta.arrival.0.saturating_add(self.config.horizon.0)),
         };
+        let (pace, len) = (packets.headers(id).pace, meta.len.0);
+        let terms = self.terms.of(pace, packets.paces(), &self.config);
+        let last = self.terms_after(packets, &self.table.flows[at as usize]);
         let flow = &mut self.table.flows[at as usize];
-        let is_capped = flow.stamp(&self.terms, meta.len.0, since, latest);
+        let is_capped = flow.stamp(&last, &Head { terms, len, pace }, since, latest);
         self.account.figures.horizon_caps += u64::from(is_capped);
-        flow.departure.rounded_up()
+        flow.departure.at().rounded_up()
     }
 
     /// Lets `id`, the head of the flow `at`, wait in the calendar until `leaves`.
     #[inline]
     fn insert(&mut self, packets: &mut Packets, at: u32, id: PacketId, leaves: Nanos, now: Nanos) {
+        let spacing = if leaves <= now {
+            0
+        } else {
+            let terms = self.terms_after(packets, &self.table.flows[at as usize]);
+            terms.spacing(self.account.slot())
+        };
         let flow = &mut self.table.flows[at as usize];
-        let spacing = if leaves <= now { 0 } else { self.terms.spacing(self.account.slot()) };
         let slot = Slot { at: leaves, behind: flow.slot, spacing };
         flow.settle(self.calendar.insert(packets, id, slot, now));
     }
@@ -214,6 +236,16 @@ impl<C: Calendar> Queues<C> {
         self.signals.overlimit += 1;
         self.account.dropped(packets, id, DropReason::Limit);
         true
+    }
+}
+
+impl<C> Queues<C> {
+    /// Forgets what flows have sent whose next packets might leave at `now`.
+    fn settle_up(&mut self, now: Nanos) {
+        let Self { config, terms, paces, table, .. } = self;
+        for flow in table.flows.iter_mut() {
+            flow.settle_up(&terms.of(flow.departure.pace, paces, config), now);
+        }
     }
 }
 
@@ -324,9 +356,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
             self.is_outdated = true;
             // A flow without debt at the old rate may be forgotten already, and has no debt at the
             // new one.
-            for flow in self.table.flows.iter_mut() {
-                flow.settle_up(&self.terms, now);
-            }
+            self.settle_up(now);
         }
         (self.terms, self.config) = (terms, config);
     }

@@ -23,18 +23,21 @@
 //! (ToN 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section
 //! 4.
 //!
-//! Cost: two multiplications per packet.
+//! *A rate of a packet's own* makes other terms ([`Terms::slowed`]), unless the qdisc's rate is
+//! lower: that is the upper bound of all. They are computed for each packet, from a table that has
+//! the time of a byte ([`narrows_packet::Paces`]); so no packet costs a division.
+//!
+//! Cost: two multiplications per packet; four more and a constant divisor for one with a rate of
+//! its own.
 
 use super::{Config, Structure};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_packet::{Pace, PaceId, Paces};
+use narrows_units::{ByteTime, Nanos, Rate};
 
 /// Packets that may as well leave together.
 const BUNDLE: u32 = 128;
 /// Frames of a flow that may leave together.
 const FRAMES: u32 = 2;
-/// 8 bits a byte, 10^9 ns a second.
-const BIT_NANOS: u128 = 8_000_000_000;
-
 /// A time, exact to 2^-32 ns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Moment {
@@ -59,10 +62,8 @@ impl Moment {
 /// The rate by which packets of a flow are stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
-    /// Nanoseconds that a byte takes: whole ones,
-    whole: u64,
-    /// and 2^-64 of them.
-    part: u64,
+    /// The time that a byte takes.
+    byte: ByteTime,
     /// The granularity to which a departure may be rounded up, as a power of two of nanoseconds.
     spacing: u32,
     /// The granularity as the structure decides, as a power of two of nanoseconds.
@@ -80,32 +81,48 @@ impl Terms {
         };
         let rate = config.maxrate.filter(|rate| !rate.is_zero());
         let Some(rate) = rate else {
-            return Self { whole: 0, part: 0, spacing: finest, finest, allowance: u32::MAX };
+            let (byte, allowance) = (ByteTime::ZERO, u32::MAX);
+            return Self { byte, spacing: finest, finest, allowance };
         };
-        let byte = (BIT_NANOS << 64) / u128::from(rate.bits_per_sec());
-        let spacing = rate.time_for(Bytes(u64::from(config.frame))).0.max(1).ilog2();
-        Self {
-            whole: (byte >> 64) as u64,
-            part: byte as u64,
-            spacing: spacing.max(finest),
-            finest,
-            allowance: allowance(config, rate),
-        }
+        let byte = ByteTime::of(rate);
+        Self { byte, spacing: finest, finest, allowance: allowance(config, rate) }.spaced(config)
+    }
+
+    /// These terms, with slots as long as a frame takes.
+    #[inline]
+    fn spaced(self, config: &Config) -> Self {
+        let spacing = self.byte.rounded_up(config.frame).0.max(1).ilog2();
+        Self { spacing: spacing.max(self.finest), ..self }
+    }
+
+    /// The terms for a packet whose own rate is `pace`; `None` if these are for it, too, because
+    /// their rate is no higher.
+    #[inline]
+    pub(super) fn slowed(&self, pace: &Pace, config: &Config) -> Option<Self> {
+        let Pace { rate, byte_time: byte } = *pace;
+        (byte > self.byte)
+            .then(|| Self { byte, allowance: allowance(config, rate), ..*self }.spaced(config))
+    }
+
+    /// The terms for a packet whose own rate has the number `id` in `paces`.
+    #[inline]
+    pub(super) fn of(&self, id: PaceId, paces: &Paces, config: &Config) -> Self {
+        let own = if paces.is_empty() { None } else { paces.get(id) };
+        own.and_then(|own| self.slowed(own, config)).unwrap_or(*self)
     }
 
     /// When the next packet may leave after one of `len` bytes that may leave at `departure`.
     #[inline]
     pub(super) fn after(&self, departure: Moment, len: u32) -> Moment {
-        let part = u128::from(len) * u128::from(self.part);
-        let nanos = u64::from(len).saturating_mul(self.whole).saturating_add((part >> 64) as u64);
-        let (fraction, carry) = departure.fraction.overflowing_add((part >> 32) as u32);
+        let (nanos, part) = self.byte.of_bytes(len);
+        let (fraction, carry) = departure.fraction.overflowing_add(part);
         let nanos = departure.nanos.saturating_add(nanos).saturating_add(u64::from(carry));
         Moment { nanos, fraction }
     }
 
     /// Whether a byte takes less time than by `other`.
     pub(super) fn is_faster_than(&self, other: &Self) -> bool {
-        (self.whole, self.part) < (other.whole, other.part)
+        self.byte < other.byte
     }
 
     /// To how many nanoseconds a departure may be rounded up where `bundle` is the longest that a
@@ -185,6 +202,7 @@ impl Bundle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_units::Bytes;
     use proptest::prelude::*;
 
     fn terms(bps: u64, structure: Structure) -> Terms {
@@ -206,7 +224,7 @@ mod tests {
                 next = terms.after(next, *len);
             }
             let bytes: u64 = lens.iter().copied().map(u64::from).sum();
-            let exact = u128::from(start) + u128::from(bytes) * BIT_NANOS / u128::from(bps);
+            let exact = u128::from(start) + u128::from(bytes) * 8_000_000_000 / u128::from(bps);
             let got = u128::from(next.nanos);
             prop_assert!(got <= exact && exact - got <= 1, "{got} is not {exact}");
         }
@@ -221,6 +239,28 @@ mod tests {
             let slot = 1u64 << terms.spacing(63);
             prop_assert!(slot <= frame && frame < 2 * slot);
             prop_assert_eq!(terms.allowance, 2 * 1514);
+        }
+    }
+
+    proptest! {
+        /// The oracle is a qdisc whose `maxrate` is the lower of both.
+        #[test]
+        fn a_packet_s_own_rate_is_as_good_as_the_qdisc_s(
+            maxrate in prop::option::of(8u64..2_000_000_000_000), own in 8u64..2_000_000_000_000,
+            granularity in 1u64..10_000_000, of in 0usize..3,
+        ) {
+            let structure =
+                [Structure::Carousel, Structure::Eiffel, Structure::FlowBundler][of];
+            let with = |bps: Option<u64>| {
+                let maxrate = bps.map(Rate::from_bits_per_sec);
+                let granularity = Nanos(granularity);
+                Config { maxrate, granularity, ..Config::new(structure, 1514) }
+            };
+            let pace = Pace::of(Rate::from_bits_per_sec(own));
+            let config = with(maxrate);
+            let terms = Terms::new(&config);
+            let lower = Terms::new(&with(Some(maxrate.map_or(own, |rate| rate.min(own)))));
+            prop_assert_eq!(terms.slowed(&pace, &config).unwrap_or(terms), lower);
         }
     }
 

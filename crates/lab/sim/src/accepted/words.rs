@@ -502,6 +502,7 @@ impl<'a> Words<'a> {
         let action = match self.below(6) {
             0 => " action police rate 1mbit burst 10k conform-exceed drop/pass",
             1 => " action skbedit priority 6",
+            2 => " action pace rate 2mbit",
             _ => "",
         };
         // At a class above, or at the qdisc itself.

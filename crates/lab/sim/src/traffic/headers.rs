@@ -9,7 +9,7 @@
 
 use crate::setup::{Kind, Setup, Traffic};
 use crate::traffic::seed::{Purpose, hash};
-use narrows_packet::{Ecn, Headers};
+use narrows_packet::{Ecn, Headers, PaceId};
 
 /// Where the network layer begins in an Ethernet frame, in bytes.
 const NETWORK_OFFSET: u16 = 14;
@@ -50,6 +50,7 @@ fn of_flow(seed: u64, group: u64, traffic: &Traffic, flow: u32) -> Headers {
         dscp: fields.dscp,
         ecn: Ecn::NotCapable,
         is_arp: false,
+        pace: PaceId::NONE,
     }
 }
 

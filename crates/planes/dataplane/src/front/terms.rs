@@ -92,7 +92,8 @@ fn word(selector: &Selector, is_in_carrier: bool) -> Word {
 fn step(action: &Action) -> Step {
     let [then_control, other] = action.controls();
     let does = match action {
-        Action::Gact { .. } | Action::Mirred(_) => Does::Decide,
+        // No pace is in the driver.
+        Action::Gact { .. } | Action::Mirred(_) | Action::Pace { .. } => Does::Decide,
         Action::Police(police) => Does::Police(policer(police)),
         Action::Skbedit { mark, priority, .. } => {
             let mark = mark.map(|mark| (mark.value, mark.mask));

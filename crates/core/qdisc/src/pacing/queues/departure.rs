@@ -1,10 +1,11 @@
 //! A head's time has come: whether it leaves, or is dropped and the next one leaves instead. And
 //! what happens to heads whose times were computed from terms that no longer apply.
 
-use super::super::Calendar;
 use super::super::stamp::Moment;
+use super::super::{Calendar, Slot};
 use super::Queues;
-use narrows_packet::{DropReason, PacketId, Packets};
+use super::flow::Flow;
+use narrows_packet::{DropReason, PaceId, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl<C: Calendar> Queues<C> {
@@ -50,7 +51,7 @@ impl<C: Calendar> Queues<C> {
             }
             let flow = &mut self.table.flows[at as usize];
             let Some(next) = flow.queue.pop_front(packets) else { return Some(head) };
-            let in_its_stead = flow.departure;
+            let in_its_stead = flow.departure.at();
             flow.unstamp();
             self.account.left(packets, head);
             self.signals.drops += 1;
@@ -89,19 +90,41 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// Called first in each operation: if parameters have changed, heads get new times.
+    /// Called first in each operation: if parameters have changed, or rates that filters give,
+    /// heads get new times.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
+        if !self.paces.is(packets.paces()) {
+            self.follow_paces(packets, now);
+        }
         if self.is_outdated {
-            self.stamp_anew(packets, now);
+            self.is_outdated = false;
+            self.stamp_anew(packets, now, &|_, _| true);
         }
     }
 
-    /// All heads get new times. Time that a flow has waited under the old parameters is not
-    /// compensated.
+    /// Follows rates that filters give: heads of flows whose rates have changed get new times.
     #[cold]
-    fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
-        self.is_outdated = false;
+    fn follow_paces(&mut self, packets: &mut Packets, now: Nanos) {
+        self.settle_up(now);
+        let next = packets.paces().clone();
+        let before = std::mem::replace(&mut self.paces, next.clone());
+        if !self.is_outdated {
+            self.stamp_anew(packets, now, &|flow, head| {
+                [flow.before.pace, head].into_iter().any(|pace| next.differs_from(&before, pace))
+            });
+        }
+    }
+
+    /// Heads get new times where `is_outdated` holds for the flow and the number of the head's own
+    /// rate. Time that a flow has waited under the old parameters is not compensated.
+    #[cold]
+    fn stamp_anew(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        is_outdated: &dyn Fn(&Flow, PaceId) -> bool,
+    ) {
         let empty = (self.make)(&self.config);
         let mut before = std::mem::replace(&mut self.calendar, empty);
         // The present departures may already contain two frames of a flow.
@@ -109,6 +132,11 @@ impl<C: Calendar> Queues<C> {
         while let Some(head) = before.drain(packets) {
             let Some(at) = self.table.flows.find(self.key(packets, head)) else { continue };
             let flow = &mut self.table.flows[at as usize];
+            if !is_outdated(flow, packets.headers(head).pace) {
+                let slot = Slot::exactly(packets.meta(head).edt);
+                self.calendar.insert(packets, head, slot, now);
+                continue;
+            }
             flow.unstamp();
             flow.slot = flow.slot.min(now);
             let leaves = self.stamp(packets, at, head, later);

@@ -5,8 +5,30 @@ use super::super::stamp::{Moment, Terms};
 use crate::codel::Codel;
 use crate::flow_table::NONE;
 use crate::lengths::{Measured, Neighbours, UNLISTED};
-use narrows_packet::Fifo;
+use narrows_packet::{Fifo, PaceId};
 use narrows_units::Nanos;
+
+/// When a packet may leave, exact to 2^-32 ns, and the number of its own rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    nanos: u64,
+    fraction: u32,
+    pub(super) pace: PaceId,
+}
+
+impl Stamp {
+    const NONE: Self = Self { nanos: 0, fraction: 0, pace: PaceId::NONE };
+
+    #[inline]
+    fn new(at: Moment, pace: PaceId) -> Self {
+        Self { nanos: at.nanos, fraction: at.fraction, pace }
+    }
+
+    #[inline]
+    pub(super) fn at(&self) -> Moment {
+        Moment { nanos: self.nanos, fraction: self.fraction }
+    }
+}
 
 /// A flow. Its first packet, the *head*, is in the calendar.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +37,7 @@ pub(super) struct Flow {
     /// What stands behind the head.
     pub(super) queue: Fifo,
     /// When the head may leave; without one, when the last packet was allowed to.
-    pub(super) departure: Moment,
+    pub(super) departure: Stamp,
     /// How long that packet is.
     pub(super) len: u32,
     /// How long the one before the head was.
@@ -33,17 +55,27 @@ pub(super) struct Flow {
     /// When that packet leaves, rounded up.
     pub(super) slot: Nanos,
     /// When the one before the head might leave.
-    pub(super) before: Moment,
+    pub(super) before: Stamp,
     /// Its neighbours in that list.
     pub(super) neighbours: Neighbours,
     pub(super) codel: Codel,
+}
+
+/// A packet that becomes the first of its flow.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    /// The terms for it.
+    pub(super) terms: Terms,
+    pub(super) len: u32,
+    /// The number of its own rate.
+    pub(super) pace: PaceId,
 }
 
 impl Flow {
     pub(super) const fn new(key: u32) -> Self {
         Self {
             queue: Fifo::new(),
-            departure: Moment { nanos: 0, fraction: 0 },
+            departure: Stamp::NONE,
             len: 0,
             before_len: 0,
             bytes: 0,
@@ -52,7 +84,7 @@ impl Flow {
             stands: false,
             class: UNLISTED,
             slot: Nanos::ZERO,
-            before: Moment { nanos: 0, fraction: 0 },
+            before: Stamp::NONE,
             neighbours: Neighbours::NONE,
             codel: Codel::new(),
         }
@@ -64,19 +96,27 @@ impl Flow {
         self.queue.backlog().packets + self.stands as u32
     }
 
-    /// When a packet behind all queued ones may leave.
+    /// When a packet behind all queued ones may leave, if all have the rate of the last that was
+    /// stamped, which `terms` are for.
     #[inline]
     pub(super) fn end(&self, terms: &Terms) -> Moment {
         let ahead = self.queue.backlog().bytes.0 + u64::from(self.len);
-        terms.after(self.departure, u32::try_from(ahead).unwrap_or(u32::MAX))
+        terms.after(self.departure.at(), u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 
-    /// Gives the next packet, of `len` bytes, its time: no earlier than `since`, and no later than
-    /// `latest` whatever the rate.
+    /// Gives the next packet, `next`, its time, if `last` are the terms for the one before: no
+    /// earlier than `since`, and no later than `latest` whatever the rate.
     #[inline]
-    pub(super) fn stamp(&mut self, terms: &Terms, len: u32, since: Moment, latest: Nanos) -> bool {
+    pub(super) fn stamp(
+        &mut self,
+        last: &Terms,
+        next: &Head,
+        since: Moment,
+        latest: Nanos,
+    ) -> bool {
+        let Head { terms, len, pace } = *next;
         // A late packet earns no credit for the time since.
-        let mut departure = terms.after(self.departure, self.len).max(since);
+        let mut departure = last.after(self.departure.at(), self.len).max(since);
         if departure.rounded_up() <= self.slot && self.bytes.saturating_add(len) > terms.allowance {
             // A packet that is too much for the slot goes behind it, as if it had been queued
             // there.
@@ -88,7 +128,7 @@ impl Flow {
             departure = Moment::at(latest).max(since);
         }
         (self.before, self.before_len) = (self.departure, self.len);
-        (self.departure, self.len) = (departure, len);
+        (self.departure, self.len) = (Stamp::new(departure, pace), len);
         is_capped
     }
 
@@ -106,10 +146,11 @@ impl Flow {
         (self.departure, self.len) = (self.before, self.before_len);
     }
 
-    /// Forgets what it has sent, if its next packet might leave at `now`.
+    /// Forgets what it has sent, if its next packet might leave at `now` by `terms`, those for the
+    /// last one.
     pub(super) fn settle_up(&mut self, terms: &Terms, now: Nanos) {
         if !self.stands && self.end(terms) <= Moment::at(now) {
-            (self.departure, self.len) = (Moment::default(), 0);
+            (self.departure, self.len) = (Stamp::NONE, 0);
         }
     }
 

@@ -1,0 +1,168 @@
+//! The rates that filters give to packets.
+//!
+//! A packet carries the *number* of its rate, in three bytes of its metadata; a table has the rate
+//! itself. So a rate that changes applies to queued packets, too, and a packet's rate costs neither
+//! room for a rate nor a division: the table has the time of a byte.
+//!
+//! *Changes.* A qdisc that has given its packets times must give them new ones if a rate becomes
+//! higher. It keeps the table that it used, so that noticing another one is one comparison.
+//!
+//! Cost: 24 bytes for each number up to the highest. A change copies the table.
+//!
+//! Non-goals: which packet has which rate (filters), what a rate applies to (the qdisc).
+
+use narrows_units::{ByteTime, Rate};
+use std::sync::Arc;
+
+/// The number of a rate, in three bytes, so that all metadata of a packet fits a cache line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PaceId([u8; 3]);
+
+impl PaceId {
+    /// The packet has no rate of its own.
+    pub const NONE: Self = Self([0; 3]);
+    /// The highest number.
+    pub const MAX: u32 = (1 << 24) - 1;
+
+    /// The rate `number`, from 1; `None` beyond [`PaceId::MAX`] and for 0.
+    pub const fn new(number: u32) -> Option<Self> {
+        let [low, middle, high, beyond] = number.to_le_bytes();
+        if number == 0 || beyond != 0 { None } else { Some(Self([low, middle, high])) }
+    }
+
+    /// The number; 0 for none.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        let [low, middle, high] = self.0;
+        u32::from_le_bytes([low, middle, high, 0])
+    }
+}
+
+/// A rate, and what a byte takes at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pace {
+    /// The rate; zero for none.
+    pub rate: Rate,
+    /// The time of a byte.
+    pub byte_time: ByteTime,
+}
+
+impl Pace {
+    /// `rate`.
+    pub const fn of(rate: Rate) -> Self {
+        Self { rate, byte_time: ByteTime::of(rate) }
+    }
+
+    const NONE: Self = Self { rate: Rate::from_bits_per_sec(0), byte_time: ByteTime::ZERO };
+}
+
+/// The rates of all numbers, shared between workers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Paces {
+    /// By number. That of 0 is none.
+    all: Arc<[Pace]>,
+}
+
+impl Paces {
+    /// These rates with `changes`. A number without a rate has none.
+    #[must_use]
+    pub fn with(&self, changes: &[(PaceId, Rate)]) -> Self {
+        let highest = changes.iter().map(|(id, _)| id.number() as usize).max();
+        let Some(highest) = highest else { return self.clone() };
+        let mut all = self.all.to_vec();
+        all.resize(all.len().max(highest + 1), Pace::NONE);
+        for (id, rate) in changes.iter().filter(|(id, _)| *id != PaceId::NONE) {
+            all[id.number() as usize] = Pace::of(*rate);
+        }
+        Self { all: all.into() }
+    }
+
+    /// Whether there is no rate.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The rate of `id`, if it has one.
+    #[inline]
+    pub fn get(&self, id: PaceId) -> Option<&Pace> {
+        self.all.get(id.number() as usize).filter(|pace| !pace.rate.is_zero())
+    }
+
+    /// Whether this is the very table `other`, and not only an equal one.
+    #[inline]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.all, &other.all)
+    }
+
+    /// Whether the rate of `id` is higher than in `before`, or there is none any more.
+    pub fn is_raised_since(&self, before: &Self, id: PaceId) -> bool {
+        self.byte_time(id) < before.byte_time(id)
+    }
+
+    /// Whether the rate of `id` is another one than in `before`.
+    pub fn differs_from(&self, before: &Self, id: PaceId) -> bool {
+        self.byte_time(id) != before.byte_time(id)
+    }
+
+    fn byte_time(&self, id: PaceId) -> ByteTime {
+        self.get(id).map_or(ByteTime::ZERO, |pace| pace.byte_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn id(number: u32) -> PaceId {
+        PaceId::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_number_has_three_bytes() {
+        assert_eq!(size_of::<PaceId>(), 3);
+        assert_eq!((PaceId::new(0), PaceId::new(PaceId::MAX + 1)), (None, None));
+        for number in [1, 255, 256, 65_536, PaceId::MAX] {
+            assert_eq!(id(number).number(), number);
+        }
+    }
+
+    proptest! {
+        /// The oracle is a map from numbers to rates.
+        #[test]
+        fn each_number_has_the_rate_that_it_got_last(
+            steps in prop::collection::vec(prop::collection::vec((1u32..50, 0u64..9), 0..5), 1..20),
+        ) {
+            let (mut paces, mut model) = (Paces::default(), BTreeMap::new());
+            for changes in steps {
+                let before = model.clone();
+                let rate = |bps: u64| Rate::from_bits_per_sec(bps * 1000);
+                let changes: Vec<_> =
+                    changes.iter().map(|(number, bps)| (id(*number), rate(*bps))).collect();
+                let next = paces.with(&changes);
+                prop_assert_eq!(next.is(&paces), changes.is_empty());
+                model.extend(changes.into_iter().map(|(id, rate)| (id.number(), rate)));
+                for number in 1..60 {
+                    let of = |model: &BTreeMap<u32, Rate>| {
+                        model.get(&number).copied().filter(|rate| !rate.is_zero())
+                    };
+                    prop_assert_eq!(next.get(id(number)).map(|pace| pace.rate), of(&model));
+                    prop_assert_eq!(paces.get(id(number)).map(|pace| pace.rate), of(&before));
+                    // Without a rate nothing takes time.
+                    let is_raised = match (of(&before), of(&model)) {
+                        (None, _) => false,
+                        (Some(_), None) => true,
+                        (Some(before), Some(now)) => now > before,
+                    };
+                    prop_assert_eq!(next.is_raised_since(&paces, id(number)), is_raised);
+                    let differs = of(&before) != of(&model);
+                    prop_assert_eq!(next.differs_from(&paces, id(number)), differs);
+                }
+                prop_assert!(next.get(PaceId::NONE).is_none());
+                paces = next;
+            }
+        }
+    }
+}
