@@ -1,8 +1,8 @@
 //! Packet traces: when which frame of which flow came, as somebody captured it, or as published
 //! distributions have it.
 //!
-//! *Idea.* A trace is a list of frames in the order of time, each with its flow and its first bytes.
-//! The simulator takes times, lengths and flows; what sends real frames takes the bytes as well. It
+//! *Idea.* A trace is a list of frames in the order of time, each with its flow and its first
+//! bytes. The simulator takes times, lengths and flows; what sends real frames takes the bytes as well. It
 //! comes from a capture file ([`Trace::read`]) or from a model of bursty traffic
 //! ([`Trace::bursty`]).
 //!
@@ -131,8 +131,8 @@ impl Builder {
         }
     }
 
-    /// A frame of `len` bytes came at `at`, which began with `bytes`. Returns whether there was room
-    /// for it.
+    /// A frame of `len` bytes came at `at`, which began with `bytes`. Returns whether there was
+    /// room for it.
     fn add(&mut self, at: Nanos, len: u32, bytes: &[u8]) -> bool {
         let headers = self.dissector.headers(bytes, false);
         let Self { trace: Trace { frames, flows, bytes: all, remarks }, numbers, first, .. } = self;
