@@ -2,8 +2,8 @@
 //! distributions have it.
 //!
 //! *Idea.* A trace is a list of frames in the order of time, each with its flow and its first
-//! bytes. The simulator takes times, lengths and flows; what sends real frames takes the bytes as well. It
-//! comes from a capture file ([`Trace::read`]) or from a model of bursty traffic
+//! bytes. The simulator takes times, lengths and flows; what sends real frames takes the bytes as
+//! well. It comes from a capture file ([`Trace::read`]) or from a model of bursty traffic
 //! ([`Trace::bursty`]).
 //!
 //! *Principles.* No byte of a file is trusted: lengths are those that a wire can carry, frames are
