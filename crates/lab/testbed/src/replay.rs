@@ -3,7 +3,8 @@
 //!
 //! *The load.* Frames of a trace ([`narrows_trace`]) at its times, on four queues as the kernel
 //! hashes their flows: of bursty traffic made from published distributions, or of a capture. A
-//! trace does not slow down when packets are lost. Loads below the limit exceed it for a while all the same.
+//! trace does not slow down when packets are lost. Loads below the limit exceed it for a while all
+//! the same.
 //!
 //! *What is measured*, at the server: what arrived in relation to the limit, and to what arrived
 //! under `lock` with the same load in the same round, since one bucket for all queues cannot leave
