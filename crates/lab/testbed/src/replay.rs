@@ -1,5 +1,5 @@
-//! A trace through real ports: does each strategy pass as much of bursty traffic as one queue would,
-//! and keep its limit?
+//! A trace through real ports: does each strategy pass as much of bursty traffic as one queue
+//! would, and keep its limit?
 //!
 //! *The load.* Frames of a trace ([`narrows_trace`]) at its times, on four queues as the kernel
 //! hashes their flows: of bursty traffic made from published distributions, or of a capture. A
