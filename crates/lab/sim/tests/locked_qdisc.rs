@@ -5,7 +5,7 @@ use narrows_sim::measure::Measure;
 use narrows_sim::scenario::{Override, Scenario, run};
 use serde_json::Value;
 
-/// Cores that do nothing but pass packets through one queue, whose packet costs what `{packet}` says.
+/// Cores that do nothing but pass packets through one queue.
 const SCENARIO: &str = r#"
 title = "One qdisc behind one lock"
 strategies = [{ name = "one lock", words = "lock", lock = "qdisc" }]
