@@ -212,8 +212,8 @@ impl QueueMeter {
         self.active = self.shared.count_active(self.place.number(), self.last_count);
         self.contact.reads += self.shared.activity.len() as u64 - 1;
         self.last_count = now;
-        // Without a sync time once for each reading of the clock: siblings have done nothing since the
-        // last count at the same time, and would all look idle.
+        // Without a sync time once for each reading of the clock: siblings have done nothing since
+        // the last count at the same time, and would all look idle.
         self.next_count = now + self.shared.sync_time.max(Nanos(1));
         self.divide(cost, now);
     }

@@ -3,9 +3,10 @@
 //! Traffic is either open-loop (it arrives independently; each queue has a [`Source`] of it) or
 //! closed-loop (it responds to what arrives at the other end: [`ClosedLoop`]).
 //!
-//! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group, or a
-//! [`replay`] of a trace; a lane merges [`slot`]s, places that flows send from. The placement of flows follows from the seed
-//! alone ([`spread`], [`churn`]), so each queue computes it independently.
+//! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group, or
+//! a [`replay`] of a trace; a lane merges [`slot`]s, places that flows send from. The placement of
+//! flows follows from the seed alone ([`spread`], [`churn`]), so each queue computes it
+//! independently.
 //!
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 

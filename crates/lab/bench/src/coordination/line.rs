@@ -34,8 +34,8 @@ const UPDATING: Duration = Duration::from_millis(5);
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Measures both for each of `threads`, numbers of threads in ascending order, that has at least two
-/// threads and a core for each. With one core alone no line ever moves.
+/// Measures both for each of `threads`, numbers of threads in ascending order, that has at least
+/// two threads and a core for each. With one core alone no line ever moves.
 pub(super) fn curve(cores: &Cores, threads: &[usize]) -> Result<Vec<LineCosts>> {
     let can = |threads: &usize| (2..=cores.len()).contains(threads);
     let threads: Vec<usize> = threads.iter().copied().filter(can).collect();

@@ -1,7 +1,7 @@
 //! The frames of a trace on one queue, over and over.
 //!
-//! Times are those of the trace, times a factor by which it has the wanted mean rate. The end of the
-//! trace is followed by its beginning, with the same flows.
+//! Times are those of the trace, times a factor by which it has the wanted mean rate. The end of
+//! the trace is followed by its beginning, with the same flows.
 
 use crate::setup::Traffic;
 use crate::traffic::Offer;
