@@ -57,8 +57,8 @@ pub struct Sim {
     set: Vec<String>,
 
     /// Replay a capture (pcap or pcapng): its frames come with the times, lengths and flows with
-    /// which they were captured. Sets trace in the scenario's first traffic, which is of kind trace, as in
-    /// `trace`; --set load=90% plays it faster or slower.
+    /// which they were captured. Sets trace in the scenario's first traffic, which is of kind
+    /// trace, as in `trace`; --set load=90% plays it faster or slower.
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
 

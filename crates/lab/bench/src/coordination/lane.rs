@@ -1,9 +1,9 @@
 //! One thread's work: its packets and its queue; or all threads' one queue, behind a lock.
 //!
 //! *Behind a lock.* A qdisc that is no queue's own is what the kernel has at the root of a device:
-//! a packet that arrives takes the qdisc's lock, and so does a batch that leaves. The lock is an MCS
-//! lock, as the kernel's spin locks are under contention: threads get it in the order in which they
-//! asked, and each waits on a line of its own.
+//! a packet that arrives takes the qdisc's lock, and so does a batch that leaves. The lock is an
+//! MCS lock, as the kernel's spin locks are under contention: threads get it in the order in which
+//! they asked, and each waits on a line of its own.
 
 use super::Load;
 use mcslock::raw::MutexNode;
