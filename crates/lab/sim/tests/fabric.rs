@@ -112,10 +112,10 @@ fn all_kinds_of_scenarios_are_listed_together() {
         let experiment =
             Experiment::read(name, text, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert!(!matches!(experiment, Experiment::Shaper(_)), "{name}");
-        assert!(
-            !experiment.about().title.is_empty() && experiment.about().source.is_some(),
-            "{name}"
-        );
+        assert!(!experiment.about().title.is_empty(), "{name}");
+        // What other costs would change is a question of ours.
+        let of_a_paper = !name.ends_with("line-costs");
+        assert_eq!(experiment.about().source.is_some(), of_a_paper, "{name}");
     }
 }
 
