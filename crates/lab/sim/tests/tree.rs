@@ -76,7 +76,7 @@ fn mistakes_are_refused_with_their_place() {
     let text = embedded("flowvalve-11a").unwrap();
     for (from, to, what) in [
         ("policy = \"motivation\"", "policy = \"qdisc add\"", "scheduler"),
-        ("coordination = \"lock\"", "coordination = \"edt\"", "lock, xdp or departures"),
+        ("coordination = \"lock\"", "coordination = \"edt\"", "xdp, xdp-flowvalve or departures"),
         ("before = [\"NC\"]", "before = [\"XX\"]", "\"XX\" is no app"),
         ("class = \"31\"", "class = \"x\"", "hexadecimal"),
         ("phase = 3\napp = \"ML\"", "phase = 4\napp = \"ML\"", "in a phase 4"),
