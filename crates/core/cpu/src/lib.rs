@@ -14,10 +14,12 @@
 
 mod lanes;
 mod memory;
+mod model;
 #[cfg(target_os = "linux")]
 mod schedule;
 
 pub use lanes::equal_lanes;
 pub use memory::{ask_for_huge_pages, prefetch, prefetch_all, prefetch_to_write};
+pub use model::model;
 #[cfg(target_os = "linux")]
 pub use schedule::{Class, schedule};

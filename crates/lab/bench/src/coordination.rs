@@ -119,7 +119,7 @@ impl Bench {
         let most = self.most_threads();
         Ok(Report {
             machine: Machine {
-                cpu: cores::model(),
+                cpu: narrows_cpu::model(),
                 cores: self.cores.len(),
                 physical_cores: self.cores.physical(),
             },

@@ -101,13 +101,6 @@ impl Cores {
     }
 }
 
-/// The model of the first core, as the kernel names it.
-pub(super) fn model() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, model)| model.trim().to_owned())
-}
-
 fn physical(core: usize) -> Option<Physical> {
     let number = |name: &str| {
         let path = format!("/sys/devices/system/cpu/cpu{core}/topology/{name}");

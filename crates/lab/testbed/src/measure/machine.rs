@@ -17,9 +17,7 @@ pub struct Machine {
 impl Machine {
     /// This one.
     pub fn here() -> Self {
-        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = text.lines().find(|line| line.starts_with("model name"));
-        let name = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
+        let name = narrows_cpu::model().unwrap_or_else(|| "unknown".to_owned());
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             machine: format!("{name}, {} cores", cpu::cores()),
