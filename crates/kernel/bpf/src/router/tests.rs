@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 mod flows;
 mod follows;
@@ -117,6 +118,7 @@ fn in_one_bed(by_tables: bool, work: &(impl Fn(&Bed) + Send + Sync)) {
             // SAFETY: no memory or descriptor is unshared.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
             ip(SET_UP);
+            await_own_addresses();
             set("ipv4/conf/all/rp_filter", "0");
             set("ipv4/conf/all/forwarding", "1");
             set("ipv6/conf/all/forwarding", "1");
@@ -133,6 +135,22 @@ fn in_one_bed(by_tables: bool, work: &(impl Fn(&Bed) + Send + Sync)) {
         });
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
+}
+
+/// Waits until addresses of IPv6 are the box's own: the kernel adds their routes some time after the
+/// addresses, also without duplicate address detection, and later on a busy machine.
+fn await_own_addresses() {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let output = Command::new("ip").args(["-6", "route", "show", "table", "local"]).output();
+        let routes = String::from_utf8(output.unwrap().stdout).unwrap();
+        let has = |own: &&str| routes.contains(&format!("local {own} "));
+        if ["2001:db8:a::1", "2001:db8:b::1", "2001:db8:c::1"].iter().all(has) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{routes}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Runs each line with `ip`.
