@@ -5,6 +5,7 @@ pub(crate) mod arrivals;
 pub mod capture;
 pub mod counters;
 pub mod cpu;
+pub(crate) mod fullest;
 pub(crate) mod listen;
 pub mod machine;
 pub mod spread;

@@ -13,10 +13,12 @@
 
 use crate::bed::{CLIENT, CLIENT_MAC, PORT_B, QUEUES, SERVER, SINK_MAC};
 use crate::capture::{Arrival, Capture};
+use crate::measure::fullest::most_within;
 use crate::narrows::Instance;
 use crate::progress::Progress;
 use crate::replayed::{Replayed, Sent};
 use crate::requirements::{self, ETHTOOL, IP, PING, Refusal, TC, TCPDUMP};
+use crate::spread::Spread;
 use crate::{Rounds, Testbed, table};
 use anyhow::{Context, Result, ensure};
 use narrows_coordination::Strategy;
@@ -184,7 +186,7 @@ impl Sample {
             delivered: percent(frames.iter().map(|(_, len)| len).sum()),
             fullest: WINDOWS.map(|window| {
                 let allowed = LIMIT.bytes_in(window).0 as f64;
-                (fullest(&frames, window) as f64 / allowed - 1.0) * 100.0
+                (most_within(&frames, window) as f64 / allowed - 1.0) * 100.0
             }),
         }
     }
@@ -203,27 +205,12 @@ fn len(bytes: &[u8]) -> u64 {
     (ETHERNET + packet).max(SHORTEST)
 }
 
-/// The most bytes in a window that begins with a frame.
-fn fullest(frames: &[(Nanos, u64)], window: Nanos) -> u64 {
-    let (mut first, mut inside, mut most) = (0, 0, 0);
-    for (at, len) in frames {
-        inside += len;
-        while at.since(frames[first].0) >= window {
-            inside -= frames[first].1;
-            first += 1;
-        }
-        most = most.max(inside);
-    }
-    most
-}
-
 fn row(at: usize, load: u64, strategy: Strategy, rounds: &[Vec<Sample>]) -> Row {
     let lock = Strategy::ALL.iter().position(|it| *it == Strategy::Lock).unwrap_or(0);
     let lock = at / Strategy::ALL.len() * Strategy::ALL.len() + lock;
     let median = |figure: &dyn Fn(&[Sample]) -> f64| {
-        let mut figures: Vec<f64> = rounds.iter().map(|round| figure(round)).collect();
-        figures.sort_by(f64::total_cmp);
-        figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+        let spread = Spread::of(rounds.iter().map(|round| figure(round)));
+        spread.map_or(f64::NAN, |spread| spread.median)
     };
     Row {
         strategy: strategy.name(),
@@ -271,15 +258,6 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_fullest_window_is_found_wherever_it_begins() {
-        let frames = [(0, 5), (4, 5), (9, 5), (12, 5), (30, 9)].map(|(at, len)| (Nanos(at), len));
-        assert_eq!(fullest(&frames, Nanos(10)), 15);
-        assert_eq!(fullest(&frames, Nanos(1)), 9);
-        assert_eq!(fullest(&frames, Nanos(100)), 29);
-        assert_eq!(fullest(&[], Nanos(10)), 0);
-    }
 
     #[test]
     fn a_frame_is_as_long_as_its_header_says() {

@@ -7,6 +7,7 @@
 
 use super::span::Span;
 use super::traffic::Received;
+use crate::measure::fullest::most_within;
 use narrows_units::{Bytes, Nanos, Rate};
 use serde::Serialize;
 
@@ -59,10 +60,11 @@ pub(super) fn fullest(received: &[Received], shaped: &[Shaped]) -> [Fullest; 3] 
         let mut fullest = Fullest { window_ms: window.0 / 1_000_000, ..Fullest::default() };
         for Shaped { span, limit } in shaped.iter().filter(|shaped| shaped.span.length() >= window)
         {
-            let frames: Vec<&Received> =
-                received.iter().filter(|frame| span.holds(frame.at)).collect();
-            let passed = passed_at_most(&frames, window);
-            let longest = frames.iter().map(|frame| u64::from(frame.sent.bytes)).max();
+            let frames = received.iter().filter(|frame| span.holds(frame.at));
+            let frames: Vec<(Nanos, u64)> =
+                frames.map(|frame| (frame.at, u64::from(frame.sent.bytes))).collect();
+            let passed = most_within(&frames, window);
+            let longest = frames.iter().map(|(_, bytes)| *bytes).max();
             let late = BATCH * longest.unwrap_or_default();
             let allowed = limit.passes(window);
             fullest.percent = fullest.percent.max(passed as f64 / allowed as f64 * 100.0);
@@ -70,20 +72,6 @@ pub(super) fn fullest(received: &[Received], shaped: &[Shaped]) -> [Fullest; 3] 
         }
         fullest
     })
-}
-
-/// The most bytes that arrived within `window`.
-fn passed_at_most(frames: &[&Received], window: Nanos) -> u64 {
-    let (mut first, mut within, mut most) = (0, 0, 0);
-    for frame in frames {
-        within += u64::from(frame.sent.bytes);
-        while frame.at.since(frames[first].at) >= window {
-            within -= u64::from(frames[first].sent.bytes);
-            first += 1;
-        }
-        most = most.max(within);
-    }
-    most
 }
 
 #[cfg(test)]
