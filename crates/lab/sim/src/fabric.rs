@@ -34,15 +34,14 @@ pub(crate) mod link;
 mod outcome;
 pub(crate) mod packet;
 mod setup;
-mod sizes;
 pub(crate) mod sources;
 mod topology;
 mod workload;
 
 pub use link::Buffer;
+pub use narrows_trace::Sizes;
 pub use outcome::{Batches, Books, Class, Completion, Outcome};
 pub use setup::{Late, Setup, Structure};
-pub use sizes::Sizes;
 pub use topology::Topology;
 pub use workload::{Pattern, Traffic};
 

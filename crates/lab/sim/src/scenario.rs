@@ -131,9 +131,8 @@ impl Scenario {
     /// How long cores are busy with what: the least of all runs, and the most. They differ where
     /// the file varies them, or a machine has others for each number of cores.
     pub fn costs(&self) -> (Costs, Costs) {
-        let mut all = self.cases.iter().map(|case| case.setup.cores.costs);
-        let first = all.next().unwrap_or_else(costs::measured);
-        all.fold((first, first), |(least, most), costs| (least.min(costs), most.max(costs)))
+        let all = self.cases.iter().map(|case| case.setup.cores.costs);
+        Costs::range(all).unwrap_or_else(|| (costs::measured(), costs::measured()))
     }
 
     /// Whether cores take the lock of a qdisc in any run.

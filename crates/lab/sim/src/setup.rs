@@ -47,7 +47,8 @@ pub struct Port {
 }
 
 /// What a lock that all cores take protects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LockScope {
     /// The bucket that queues of their own share.
     #[default]
@@ -58,7 +59,8 @@ pub enum LockScope {
 }
 
 /// What a core sends in a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Sends {
     /// Everything that is due, as our workers do.
     #[default]
@@ -106,17 +108,16 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Of each the lower one.
-    pub(crate) fn min(self, other: Self) -> Self {
-        self.with(other, f64::min)
+    /// Of each of them the lowest and the highest of `all`, if there are any.
+    pub(crate) fn range(all: impl IntoIterator<Item = Self>) -> Option<(Self, Self)> {
+        let both = all.into_iter().map(|costs| (costs, costs));
+        both.reduce(|(least, most), (costs, _)| {
+            (least.with(costs, f64::min), most.with(costs, f64::max))
+        })
     }
 
-    /// Of each the higher one.
-    pub(crate) fn max(self, other: Self) -> Self {
-        self.with(other, f64::max)
-    }
-
-    fn with(self, other: Self, choose: fn(f64, f64) -> f64) -> Self {
+    /// Of each what `choose` makes of it and of that of `other`.
+    pub(crate) fn with(self, other: Self, choose: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             step_ns: choose(self.step_ns, other.step_ns),
             packet_ns: choose(self.packet_ns, other.packet_ns),

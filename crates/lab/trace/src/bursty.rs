@@ -16,7 +16,7 @@
 //! Modeling" (ToN 1995), which finds that sessions are, and packets are not; trains of ten segments
 //! at first: RFC 6928. Round trips of 5 to 100 ms, equally likely on each scale, are our choice.
 
-use super::{Builder, Trace};
+use super::{Builder, Sizes, Trace};
 use narrows_units::{Nanos, Rate};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1};
@@ -45,19 +45,19 @@ pub enum BurstyError {
 }
 
 /// Segments of a transfer, and which part of all transfers has no more.
-const SIZES: [(f64, f64); 12] = [
-    (1.0, 0.0),
-    (6.0, 0.15),
-    (13.0, 0.2),
-    (19.0, 0.3),
-    (33.0, 0.4),
-    (53.0, 0.53),
-    (133.0, 0.6),
-    (667.0, 0.7),
-    (1_333.0, 0.8),
-    (3_333.0, 0.9),
-    (6_667.0, 0.97),
-    (20_000.0, 1.0),
+const SIZES: [(u64, f64); 12] = [
+    (1, 0.0),
+    (6, 0.15),
+    (13, 0.2),
+    (19, 0.3),
+    (33, 0.4),
+    (53, 0.53),
+    (133, 0.6),
+    (667, 0.7),
+    (1_333, 0.8),
+    (3_333, 0.9),
+    (6_667, 0.97),
+    (20_000, 1.0),
 ];
 /// Segments of the first train, and the most of one.
 const TRAINS: (u32, u32) = (10, 256);
@@ -86,8 +86,10 @@ impl Trace {
         if expected > MADE_MAX {
             return Err(BurstyError::TooMany);
         }
+        // The points grow up to 1, as a test sees.
+        let sizes = Sizes::new(&SIZES).expect("the sizes are a distribution");
         let mut chance = Pcg64::seed_from_u64(seed);
-        let interval = mean_bytes() * 8e9 / rate.bits_per_sec() as f64;
+        let interval = mean_bytes(&sizes) * 8e9 / rate.bits_per_sec() as f64;
         let mut frames: Vec<(u64, u32, Connection)> = Vec::new();
         let mut at = 0.0;
         loop {
@@ -97,7 +99,7 @@ impl Trace {
             if at >= end || at.is_nan() {
                 break;
             }
-            let connection = Connection::new(&mut chance);
+            let connection = Connection::new(&sizes, &mut chance);
             connection.send(at, &mut |at, len| {
                 let inside = (BEFORE.0 as f64..end).contains(&at);
                 if inside {
@@ -115,12 +117,9 @@ impl Trace {
     }
 }
 
-/// Bytes that a connection sends on average.
-fn mean_bytes() -> f64 {
-    let lines = SIZES.windows(2);
-    let segments: f64 =
-        lines.map(|line| (line[0].0 + line[1].0) / 2.0 * (line[1].1 - line[0].1)).sum();
-    let acknowledging = 1.0 / f64::from(OTHER_WAY);
+/// Bytes that a connection with `sizes` segments sends on average.
+fn mean_bytes(sizes: &Sizes) -> f64 {
+    let (segments, acknowledging) = (sizes.mean(), 1.0 / f64::from(OTHER_WAY));
     segments * (1.0 - acknowledging) * f64::from(SEGMENT)
         + segments / 2.0 * acknowledging * f64::from(ACKNOWLEDGEMENT)
 }
@@ -136,11 +135,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(chance: &mut Pcg64) -> Self {
-        let part: f64 = chance.random();
-        let next = SIZES.iter().position(|(_, below)| part < *below).unwrap_or(SIZES.len() - 1);
-        let ((low, below), (high, above)) = (SIZES[next.max(1) - 1], SIZES[next.max(1)]);
-        let segments = low + (high - low) * (part - below) / (above - below);
+    fn new(sizes: &Sizes, chance: &mut Pcg64) -> Self {
+        let segments = sizes.draw(chance);
         let scale: f64 = chance.random();
         let (shortest, longest) = ROUND_TRIPS;
         Self {

@@ -14,9 +14,11 @@
 
 mod bursty;
 mod capture;
+mod sizes;
 
 pub use bursty::{Bursty, BurstyError};
 pub use capture::CaptureError;
+pub use sizes::Sizes;
 
 use narrows_packet::Headers;
 use narrows_packet::dissect::Dissector;
@@ -95,6 +97,19 @@ impl Trace {
     pub fn length(&self) -> Nanos {
         let last = self.frames.last().map_or(0, |frame| frame.at.0);
         Nanos(last + last / (self.frames.len() as u64 - 1).max(1))
+    }
+
+    /// How long it takes at a mean rate of `load`. [`Nanos::MAX`] where it never ends.
+    pub fn length_at(&self, load: Rate) -> Nanos {
+        let bits = u128::from(self.bytes().0) * 8 * 1_000_000_000;
+        let nanos = bits.checked_div(load.bits_per_sec().into());
+        nanos.and_then(|nanos| u64::try_from(nanos).ok()).map_or(Nanos::MAX, Nanos)
+    }
+
+    /// When `frame` comes if all of it takes `length`.
+    pub fn at_length(&self, frame: &Frame, length: Nanos) -> Nanos {
+        let at = u128::from(frame.at.0) * u128::from(length.0);
+        Nanos((at / u128::from(self.length().0.max(1))) as u64)
     }
 
     /// All bytes of its frames.
@@ -199,7 +214,12 @@ mod tests {
         assert_eq!((flows, trace.flows().len()), (vec![0, 1, 0], 2));
         assert_eq!(trace.first_bytes(&trace.frames()[1]), frame(2));
         assert_eq!((trace.length(), trace.bytes()), (Nanos(150), Bytes(300)));
-        assert_eq!(trace.rate(), Rate::from_bits_per_sec(16_000_000_000));
+        let rate = Rate::from_bits_per_sec(16_000_000_000);
+        assert_eq!((trace.rate(), trace.length_at(rate)), (rate, trace.length()));
+        let slower = trace.length_at(Rate::from_bits_per_sec(8_000_000_000));
+        assert_eq!(slower, Nanos(300));
+        assert_eq!(trace.at_length(&trace.frames()[2], slower), Nanos(200));
+        assert_eq!(trace.length_at(Rate::default()), Nanos::MAX);
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //! Which hosts fan out, where a flow goes and how long it is follow from the seed alone, and so are
 //! the same for every structure.
 
-use super::sizes::Sizes;
 use super::topology::Topology;
 use crate::traffic::seed::{Purpose, exponential, generator};
+use narrows_trace::Sizes;
 use narrows_units::{Nanos, Rate};
 use rand::RngExt;
 use rand_pcg::Pcg64;

@@ -16,11 +16,8 @@ pub fn table(finished: &Finished<'_, TreeScenario>) -> String {
     let mut lines = titles(&scenario.about);
     let table = match &scenario.capacity {
         Some(capacity) => {
-            let costs = || capacity.points.iter().map(|point| point.costs);
-            let cost = |of: fn(Costs) -> f64| {
-                let least = costs().map(of).fold(f64::INFINITY, f64::min);
-                numbers::show_costs(least, costs().map(of).fold(0.0, f64::max))
-            };
+            let (least, most) = capacity.costs();
+            let cost = |of: fn(Costs) -> f64| numbers::show_costs(of(least), of(most));
             lines.push(format!(
                 "a core is busy {} ns a packet, {} ns a line read, {} ns a line updated{}; millions of packets a second",
                 cost(|it| it.packet_ns),

@@ -2,16 +2,16 @@
 
 use super::error::{Place, ScenarioError, Wrong};
 use super::file::{
-    ChangeTable, ControlWord, FaultTable, File, KindWord, LockWord, NextHopTable, PaperTable,
-    StackWord, StrategyRow, TrafficTable,
+    ChangeTable, ControlWord, FaultTable, File, KindWord, NextHopTable, PaperTable, StackWord,
+    StrategyRow, TrafficTable,
 };
 use super::paths::{self, Override};
 use super::quantity::{Quantity, Scale};
 use super::traces::Traces;
 use super::{About, Case, Scenario, headers};
 use crate::setup::{
-    Change, Control, Cores, Fault, FaultKind, Kind, LockScope, MAX_QUEUES, NextHop, Port, Run,
-    Setup, Spread, Stack, Traffic,
+    Change, Control, Cores, Fault, FaultKind, Kind, MAX_QUEUES, NextHop, Port, Run, Setup, Spread,
+    Stack, Traffic,
 };
 use crate::tc;
 use narrows_tc::OfflineHost;
@@ -461,11 +461,7 @@ fn port(file: &File, rate: Rate) -> Result<Port, Wrong> {
         return Err(Wrong::new("port.weights", message));
     }
     let qdisc = qdisc(&table.qdisc).map_err(at("port.qdisc"))?;
-    let lock = match table.lock {
-        LockWord::Bucket => LockScope::Bucket,
-        LockWord::Qdisc => LockScope::Qdisc,
-    };
-    let (weights, sends) = (weights.clone(), table.sends.into());
+    let (weights, lock, sends) = (weights.clone(), table.lock, table.sends);
     Ok(Port { queues, rate, qdisc, weights, lock, sends })
 }
 

@@ -21,15 +21,8 @@ pub(super) fn measured() -> Costs {
 /// # Errors
 /// There is no such machine, or its file is none; and what to write instead.
 pub(super) fn on(machine: Option<&str>, cores: usize) -> Result<Costs, String> {
-    let Some(machine) = machine else { return Ok(measured()) };
-    let lines = Machine::named(machine)?.lines(cores);
-    Ok(Costs {
-        line_read_ns: lines.read_ns,
-        line_update_ns: lines.update_ns,
-        lock_handover_ns: lines.lock_handover_ns,
-        qdisc_handover_ns: lines.qdisc_handover_ns,
-        ..measured()
-    })
+    let costs = |machine: &str| Ok(Machine::named(machine, measured())?.costs(cores));
+    machine.map_or_else(|| Ok(measured()), costs)
 }
 
 /// `costs`, where all that cores do with shared lines takes `factor` times as long, if it is given.

@@ -8,7 +8,7 @@ use super::error::Wrong;
 use super::overridden::at;
 use super::quantity::Quantity;
 use crate::measure::{GroupMeasure, Measure};
-use crate::setup::{Costs, Sends};
+use crate::setup::{Costs, LockScope, Sends};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -60,38 +60,12 @@ pub(super) struct PortTable {
     #[serde(default)]
     pub(super) weights: Vec<f64>,
     #[serde(default)]
-    pub(super) lock: LockWord,
+    pub(super) lock: LockScope,
     #[serde(default)]
-    pub(super) sends: SendsWord,
+    pub(super) sends: Sends,
     /// Other names of templates: `{burst}`, `{sync}`.
     #[serde(flatten)]
     pub(super) words: BTreeMap<String, Quantity>,
-}
-
-/// What a lock protects, where a strategy has one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum LockWord {
-    #[default]
-    Bucket,
-    Qdisc,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum SendsWord {
-    #[default]
-    AllDue,
-    SlotBySlot,
-}
-
-impl From<SendsWord> for Sends {
-    fn from(word: SendsWord) -> Self {
-        match word {
-            SendsWord::AllDue => Self::AllDue,
-            SendsWord::SlotBySlot => Self::SlotBySlot,
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -9,25 +9,17 @@
 //! threads costs are interpolated. Beyond the last one its figures stand, since nobody measured
 //! what more cores would cost.
 
+use crate::setup::Costs;
 use serde::Deserialize;
 
 /// Name and output of each.
 const MACHINES: &[(&str, &str)] = &[("xeon-2", include_str!("../../machines/xeon-2.json"))];
 
-/// What lines cost that as many cores share, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Lines {
-    pub(super) read_ns: f64,
-    pub(super) update_ns: f64,
-    pub(super) lock_handover_ns: f64,
-    pub(super) qdisc_handover_ns: f64,
-}
-
 /// A machine.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Machine {
     /// By number of threads, ascending; at least one.
-    curve: Vec<(usize, Lines)>,
+    curve: Vec<(usize, Costs)>,
 }
 
 /// What is read of the benchmark's output.
@@ -53,14 +45,15 @@ struct Point {
 }
 
 impl Machine {
-    /// The machine `name`, or that of the file `name` if it ends in `.json`.
+    /// The machine `name`, or that of the file `name` if it ends in `.json`. What does not depend
+    /// on lines costs as `others` say.
     ///
     /// # Errors
     /// There is none, or the file is no output of the benchmark.
-    pub(super) fn named(name: &str) -> Result<Self, String> {
+    pub(super) fn named(name: &str, others: Costs) -> Result<Self, String> {
         let known = MACHINES.iter().find(|(known, _)| *known == name);
         if let Some((_, text)) = known {
-            return Self::read(text);
+            return Self::read(text, others);
         }
         let names: Vec<&str> = MACHINES.iter().map(|(name, _)| *name).collect();
         let names = names.join(", ");
@@ -70,11 +63,11 @@ impl Machine {
             ));
         }
         let text = std::fs::read_to_string(name).map_err(|why| format!("{name}: {why}"))?;
-        Self::read(&text).map_err(|why| format!("{name}: {why}"))
+        Self::read(&text, others).map_err(|why| format!("{name}: {why}"))
     }
 
     /// The machine that printed `text`.
-    fn read(text: &str) -> Result<Self, String> {
+    fn read(text: &str, others: Costs) -> Result<Self, String> {
         let hint = "write what `narrows bench coordination --json` prints there";
         let report: Report = serde_json::from_str(text).map_err(|why| format!("{hint}: {why}"))?;
         // Nanoseconds that a packet takes, all threads together.
@@ -91,15 +84,14 @@ impl Machine {
             let Point { threads, line_read_ns, line_update_ns } = *point;
             let locked = packet("lock", threads)? - line_update_ns;
             let queued = packet("qdisc-lock", threads)? - packet("qdisc-lock", 1)?;
-            Ok((
-                threads,
-                Lines {
-                    read_ns: line_read_ns,
-                    update_ns: line_update_ns,
-                    lock_handover_ns: locked.max(0.0),
-                    qdisc_handover_ns: queued.max(0.0),
-                },
-            ))
+            let costs = Costs {
+                line_read_ns,
+                line_update_ns,
+                lock_handover_ns: locked.max(0.0),
+                qdisc_handover_ns: queued.max(0.0),
+                ..others
+            };
+            Ok((threads, costs))
         };
         let curve = report.curve.iter().map(point).collect::<Result<Vec<_>, String>>()?;
         if curve.is_empty() {
@@ -112,35 +104,23 @@ impl Machine {
     }
 
     /// The costs of `cores` cores.
-    pub(super) fn lines(&self, cores: usize) -> Lines {
+    pub(super) fn costs(&self, cores: usize) -> Costs {
         let above = self.curve.partition_point(|(threads, _)| *threads < cores);
-        let (low, high) = (self.curve.get(above.saturating_sub(1)), self.curve.get(above));
-        match (low, high) {
-            (Some((from, low)), Some((to, high))) if from < to => {
-                let part = cores.saturating_sub(*from) as f64 / (to - from) as f64;
-                low.towards(high, part)
+        // There is at least one, so the one below is there where none is above.
+        let (from, low) = self.curve[above.saturating_sub(1)];
+        match self.curve.get(above) {
+            Some((to, high)) if from < *to => {
+                let part = cores.saturating_sub(from) as f64 / (to - from) as f64;
+                low.with(*high, |low, high| low + (high - low) * part)
             }
-            (_, Some((_, only))) | (Some((_, only)), None) => *only,
-            (None, None) => Lines::default(),
-        }
-    }
-}
-
-impl Lines {
-    /// What lies at `part` of the way to `other`.
-    fn towards(&self, other: &Self, part: f64) -> Self {
-        let between = |from: f64, to: f64| from + (to - from) * part;
-        Self {
-            read_ns: between(self.read_ns, other.read_ns),
-            update_ns: between(self.update_ns, other.update_ns),
-            lock_handover_ns: between(self.lock_handover_ns, other.lock_handover_ns),
-            qdisc_handover_ns: between(self.qdisc_handover_ns, other.qdisc_handover_ns),
+            _ => low,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::costs::measured;
     use super::*;
 
     fn report(mpps: f64) -> String {
@@ -158,20 +138,20 @@ mod tests {
 
     #[test]
     fn a_contended_section_beyond_its_own_work_is_the_hand_over() {
-        let machine = Machine::read(&report(4.0)).unwrap();
-        let two = machine.lines(2);
+        let machine = Machine::read(&report(4.0), measured()).unwrap();
+        let two = machine.costs(2);
         // 100 ns a section less 20 of its update; 200 ns a packet less 50 of it alone.
         assert_eq!((two.lock_handover_ns, two.qdisc_handover_ns), (80.0, 150.0));
-        assert_eq!((two.read_ns, two.update_ns), (100.0, 20.0));
+        assert_eq!((two.line_read_ns, two.line_update_ns), (100.0, 20.0));
     }
 
     #[test]
     fn costs_are_interpolated_and_the_last_ones_stand() {
-        let machine = Machine::read(&report(4.0)).unwrap();
-        assert_eq!(machine.lines(1), machine.lines(2));
-        assert_eq!(machine.lines(3).read_ns, 150.0);
-        assert_eq!(machine.lines(3).qdisc_handover_ns, 175.0);
-        assert_eq!(machine.lines(40), machine.lines(4));
+        let machine = Machine::read(&report(4.0), measured()).unwrap();
+        assert_eq!(machine.costs(1), machine.costs(2));
+        assert_eq!(machine.costs(3).line_read_ns, 150.0);
+        assert_eq!(machine.costs(3).qdisc_handover_ns, 175.0);
+        assert_eq!(machine.costs(40), machine.costs(4));
     }
 
     #[test]
@@ -180,7 +160,7 @@ mod tests {
             ("nobody", "write xeon-2, or the name of a file that ends in .json"),
             ("nothing-here.json", "nothing-here.json: No such file"),
         ] {
-            let refused = Machine::named(name).unwrap_err();
+            let refused = Machine::named(name, measured()).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
         for (text, why) in [
@@ -189,7 +169,7 @@ mod tests {
             (r#"{ "rows": [], "curve": [] }"#.to_owned(), "at least two cores"),
             (report(4.0).replace(r#""threads": 4, "line"#, r#""threads": 2, "line"#), "order"),
         ] {
-            let refused = Machine::read(&text).unwrap_err();
+            let refused = Machine::read(&text, measured()).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
     }
@@ -197,10 +177,13 @@ mod tests {
     #[test]
     fn every_machine_in_the_repository_can_be_named() {
         for (name, _) in MACHINES {
-            let machine = Machine::named(name).unwrap();
-            for (threads, lines) in &machine.curve {
-                assert!(*threads >= 2 && lines.read_ns > 0.0 && lines.update_ns > 0.0, "{name}");
-                assert!(lines.qdisc_handover_ns > 0.0, "{name}, {threads} threads");
+            let machine = Machine::named(name, measured()).unwrap();
+            for (threads, costs) in &machine.curve {
+                assert!(
+                    *threads >= 2 && costs.line_read_ns > 0.0 && costs.line_update_ns > 0.0,
+                    "{name}"
+                );
+                assert!(costs.qdisc_handover_ns > 0.0, "{name}, {threads} threads");
             }
         }
     }

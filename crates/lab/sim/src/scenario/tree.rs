@@ -55,6 +55,14 @@ pub struct Capacity {
     pub paper: Vec<CapacityPaper>,
 }
 
+impl Capacity {
+    /// How long cores are busy with what: the least of all points, and the most.
+    pub(crate) fn costs(&self) -> (Costs, Costs) {
+        let all = self.points.iter().map(|point| point.costs);
+        Costs::range(all).unwrap_or_else(|| (costs::measured(), costs::measured()))
+    }
+}
+
 /// The cores that pass packets, and what they are like.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CapacityPoint {

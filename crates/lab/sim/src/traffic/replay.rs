@@ -24,10 +24,8 @@ pub(crate) struct Replay {
     frames: Vec<u32>,
     /// How many of them have come, all rounds together.
     taken: usize,
-    /// A round takes so long here,
-    round: u128,
-    /// instead of so long.
-    length: u128,
+    /// How long a round takes.
+    round: Nanos,
 }
 
 impl Replay {
@@ -45,7 +43,6 @@ impl Replay {
         let here = |flow: u32| queue_of.get(flow as usize) == Some(&queue);
         let frames = (0..).zip(trace.frames()).filter(|(_, frame)| here(frame.flow));
         let frames = frames.map(|(number, _)| number).collect();
-        let bits = u128::from(trace.bytes().0) * 8 * 1_000_000_000;
         Self {
             queue: usize::from(queue),
             first,
@@ -53,8 +50,7 @@ impl Replay {
             until: traffic.stop.min(end),
             frames,
             taken: 0,
-            round: bits / u128::from(load.bits_per_sec().max(1)),
-            length: u128::from(trace.length().0.max(1)),
+            round: trace.length_at(load),
             trace,
         }
     }
@@ -62,10 +58,10 @@ impl Replay {
     /// When the next frame comes; [`Nanos::MAX`] if none does.
     pub(crate) fn next_at(&self) -> Nanos {
         let Some(number) = self.next() else { return Nanos::MAX };
-        let round = (self.taken / self.frames.len()) as u128;
-        let at = u128::from(self.trace.frames()[number].at.0) * self.round / self.length;
-        let at = u128::from(self.start.0) + round * self.round + at;
-        let at = u64::try_from(at).map_or(Nanos::MAX, Nanos);
+        let at = self.trace.at_length(&self.trace.frames()[number], self.round);
+        let rounds = (self.taken / self.frames.len()) as u64;
+        let began = self.start.0.saturating_add(rounds.saturating_mul(self.round.0));
+        let at = Nanos(began.saturating_add(at.0));
         if at < self.until { at } else { Nanos::MAX }
     }
 

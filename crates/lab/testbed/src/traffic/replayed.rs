@@ -57,17 +57,16 @@ impl Replayed {
 
     /// How long it takes.
     pub fn length(&self) -> Duration {
-        let bits = self.trace.bytes().0 as f64 * 8.0;
-        Duration::from_secs_f64(bits / self.load.bits_per_sec().max(1) as f64)
+        Duration::from_nanos(self.trace.length_at(self.load).0)
     }
 
     fn send(&self, socket: &RawSocket, end: &AtomicBool) -> Result<Sent> {
-        let stretch = self.length().as_nanos() as f64 / self.trace.length().0 as f64;
+        let length = self.trace.length_at(self.load);
         let mut bytes = [0; LONGEST];
         let mut sent = Sent::default();
         let began = Instant::now();
         for frame in self.trace.frames() {
-            let due = began + Duration::from_nanos((frame.at.0 as f64 * stretch) as u64);
+            let due = began + Duration::from_nanos(self.trace.at_length(frame, length).0);
             loop {
                 if end.load(Ordering::Relaxed) {
                     return Ok(sent);

@@ -1,10 +1,10 @@
-//! How much a flow carries: drawn from points of a cumulative distribution, with straight lines
-//! between them.
+//! How much a flow carries, in bytes or in segments: drawn from points of a cumulative
+//! distribution, with straight lines between them.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// A distribution of sizes in bytes.
+/// A distribution of sizes, in bytes or in segments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
     /// Size, and which part of all flows is no larger. Both grow; the last part is 1.
@@ -12,8 +12,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// From `points`: a size, and which part of all flows is no larger. From zero bytes on, of
-    /// which there is nothing.
+    /// From `points`: a size, and which part of all flows is no larger. From zero on, of which
+    /// there is nothing.
     ///
     /// # Errors
     /// If they are none, do not grow, or do not end at 1.
@@ -33,14 +33,14 @@ impl Sizes {
         Ok(Self { points: all })
     }
 
-    /// In bytes.
+    /// The mean.
     pub fn mean(&self) -> f64 {
         let lines = self.points.windows(2);
         lines.map(|line| (line[0].0 + line[1].0) / 2.0 * (line[1].1 - line[0].1)).sum()
     }
 
-    /// A size, one byte at least.
-    pub(super) fn draw(&self, chance: &mut Pcg64) -> u64 {
+    /// A size, at least one.
+    pub fn draw(&self, chance: &mut Pcg64) -> u64 {
         let drawn: f64 = chance.random();
         let next = self.points.partition_point(|(_, part)| *part <= drawn).max(1);
         let Some(&(high, above)) = self.points.get(next) else { return 1 };
@@ -53,13 +53,13 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::seed::{Purpose, generator};
+    use rand::SeedableRng;
 
     #[test]
     fn sizes_follow_the_distribution_s_points() {
         let sizes = Sizes::new(&[(1000, 0.5), (2000, 0.5), (10_000, 1.0)]).unwrap();
         assert_eq!(sizes.mean(), 250.0 + 3000.0);
-        let mut chance = generator(1, 0, Purpose::Packets, 0);
+        let mut chance = Pcg64::seed_from_u64(1);
         let drawn: Vec<u64> = (0..100_000).map(|_| sizes.draw(&mut chance)).collect();
         assert!(drawn.iter().all(|size| (1..=10_000).contains(size)));
         // Nothing is between the two points with the same part.
