@@ -42,6 +42,7 @@ use std::mem::MaybeUninit;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+pub mod assured;
 mod egress;
 pub mod layout;
 #[cfg(test)]

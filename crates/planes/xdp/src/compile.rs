@@ -125,6 +125,7 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Resu
             image.labels.insert(number, label);
         }
     }
+    tree::assured::fit(&mut image.classes);
     let scopes = || (0..).zip(&tree.scopes);
     let filters = scopes().flat_map(|(number, scope)| {
         let assigned = scope.filters.iter();
