@@ -84,6 +84,7 @@ struct booking {
 	__u64 latest;			/* nothing begins after that */
 	__u64 rate;			/* bytes per second */
 	__u64 slot;			/* the one looked at */
+	__u64 last;			/* the last one that had bytes for it */
 	__u64 end;			/* of the calendar, as a slot */
 	__u64 left;			/* bytes still wanted, with those that are owed */
 	__u64 start;			/* where the packet begins; NONE if nowhere */
@@ -131,6 +132,18 @@ static __always_inline struct busy *busy_here(void)
 	return bpf_map_lookup_elem(&busy_times, &zero);
 }
 
+/* Whether the packet begins in this slot and not in that of its own time, although it has some of its
+ * bytes there: less than half of them, and none in between. The sum of a slot does not say which part
+ * of it is taken, so each of several packets may find bytes there. If all of them began there, long
+ * packets would depart together whose bytes are far apart. */
+static __always_inline int begins_later(const struct booking *of, __u64 slot)
+{
+	__u64 own = of->from >> of->shift;
+
+	return of->start != NONE && of->start >> of->shift == own && of->last == own &&
+	       slot > own + 1 && of->left > of->want / 2;
+}
+
 /* Takes what is free in the next slot. */
 static long take_slot(__u32 index, void *unused)
 {
@@ -146,8 +159,10 @@ static long take_slot(__u32 index, void *unused)
 	if (!calendar || !of->left || slot >= of->end)
 		return 1;
 	begins = slot << of->shift;
-	if (of->start == NONE && begins > of->latest)
+	if ((of->start == NONE || begins_later(of, slot)) && begins > of->latest) {
+		of->start = NONE;
 		return 1;
+	}
 	room = (of->rate << of->shift) / SECOND;
 	entry = &calendar->taken[slot & (SLOTS - 1)];
 	/* The part of the slot that is before the packet's time is not for it. */
@@ -163,6 +178,8 @@ static long take_slot(__u32 index, void *unused)
 		taken = min(free, of->left);
 		if (__sync_val_compare_and_swap(entry, was, slot << 32 | (before + taken)) != was)
 			continue;
+		if (begins_later(of, slot))
+			of->start = begins + time_for(before, of->rate);
 		/* The packet begins behind what is owed. In the slot of its own time it need not
 		 * wait for others, which are spread over it. */
 		if (of->start == NONE && of->left - taken < of->want) {
@@ -171,6 +188,7 @@ static long take_slot(__u32 index, void *unused)
 			of->start = begins + time_for(max(before, offset) + owed, of->rate);
 		}
 		of->left -= taken;
+		of->last = slot;
 		break;
 	}
 	of->slot = slot + 1;

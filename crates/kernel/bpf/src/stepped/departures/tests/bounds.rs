@@ -2,7 +2,7 @@
 
 use super::super::{Departures, Packet};
 use super::host::{BEGIN, MS, SECOND, excess};
-use crate::tree::layout::Class;
+use crate::tree::{assured, layout::Class};
 use narrows_units::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -119,6 +119,7 @@ fn tree_of(rate: u64, below: &[Below]) -> BTreeMap<u32, Class> {
             (above.limit, above.target) = (inner.limit, inner.target);
         }
     }
+    assured::fit(&mut classes);
     classes
 }
 
@@ -163,9 +164,10 @@ proptest! {
             let of = departures.iter().filter(|(_, _, leaf)| is_below(*leaf));
             let excess = excess(class.ceil, of.map(|(at, bytes, _)| (*at, *bytes)));
             // What is assured, and what is early, departs before its bytes here, which begin within
-            // the limit.
+            // the limit: at low rates, a packet of each leaf, and one that is early.
             let ahead = class.burst + class.limit + 2 * slot(class);
-            let most = class.ceil * ahead / SECOND + 4 * 3000;
+            let packets = 2 + 2 * leaves.iter().filter(|leaf| is_below(**leaf)).count() as u64;
+            let most = class.ceil * ahead / SECOND + packets * 3000;
             prop_assert!(excess <= most, "class {number}: {excess} of {most}");
         }
     }

@@ -120,6 +120,20 @@ fn a_flow_below_its_share_gets_what_it_sends_beside_floods() {
     assert_exact(&host, rate, 3, "all");
 }
 
+/// The part of a slot that is before its time leaves bytes to each of them.
+#[test]
+fn long_packets_that_come_together_depart_one_after_the_other() {
+    let class = Class { burst: 5 * MS, ..limit(3 * MBIT) };
+    let mut tree = Departures::new(&BTreeMap::from([(LEAF, class)]));
+    let departs = [(36_000, 1), (50_000, 2), (47_000, 3)].map(|(cost, hash)| {
+        let packet = Packet { leaf: LEAF, cost, hash, asked: Nanos::ZERO, is_ecn: false };
+        tree.ask(Nanos(BEGIN), &packet).1.map(|at| at.0 - BEGIN)
+    });
+    // 96 ms of the rate less the burst, and a slot; behind the second one the limit ends.
+    let [Some(0), Some(second), None] = departs else { panic!("{departs:?}") };
+    assert!((89 * MS..=92 * MS).contains(&second), "{second}");
+}
+
 #[test]
 fn super_packets_and_single_frames_share_by_bytes() {
     let rate = 100 * MBIT;
