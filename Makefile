@@ -161,7 +161,7 @@ COMPILER := $(if $(LINT),RUSTC_WORKSPACE_WRAPPER="$(dir $(CARGO))clippy-driver" 
 MEASURING := the_kernels_own_shaper_delivers_its_rate
 crate-tests: deps
 	$(COMPILER) .ci/counted $(CARGO) test --workspace --locked --exclude narrows -- \
-	  --show-output --skip $(MEASURING)
+	  --show-output --skip $(MEASURING) $(TESTS)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
 # them would be compiled again. More threads than tests run at once: some wait for their turn. What
@@ -265,11 +265,11 @@ explore-short: package-compiles fuzz-short explore-properties explore-machine
 package-compiles: deps
 	$(CARGO) check --locked --package narrows --no-default-features
 
-# The crates' tests, with a seed of their own. `make test` has always the same.
+# The crates' property tests, with a seed of their own. `make test` has always the same.
 explore-properties: deps
 	@seed=$${PROPTEST_RNG_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "properties with PROPTEST_RNG_SEED=$$seed"; \
-	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests || \
+	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests TESTS="$$(.ci/properties | xargs)" || \
 	{ echo "again: PROPTEST_RNG_SEED=$$seed make explore-properties"; exit 1; }
 
 # What the short form of the machines leaves out, of a router or of a switch, on one of them. MACHINE=
