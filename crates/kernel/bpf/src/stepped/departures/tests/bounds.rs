@@ -164,9 +164,9 @@ proptest! {
             let of = departures.iter().filter(|(_, _, leaf)| is_below(*leaf));
             let excess = excess(class.ceil, of.map(|(at, bytes, _)| (*at, *bytes)));
             // What is assured, and what is early, departs before its bytes here, which begin within
-            // the limit: at low rates, a packet of each leaf, and one that is early.
+            // the limit: at low rates, up to four packets of each leaf.
             let ahead = class.burst + class.limit + 2 * slot(class);
-            let packets = 2 + 2 * leaves.iter().filter(|leaf| is_below(**leaf)).count() as u64;
+            let packets = 4 * leaves.iter().filter(|leaf| is_below(**leaf)).count() as u64;
             let most = class.ceil * ahead / SECOND + packets * 3000;
             prop_assert!(excess <= most, "class {number}: {excess} of {most}");
         }
