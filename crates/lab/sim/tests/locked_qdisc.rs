@@ -63,7 +63,7 @@ fn simulated(machine: &str, threads: u64, packet_ns: f64) -> f64 {
 
 #[test]
 fn the_simulated_lock_passes_what_the_measured_one_does() {
-    for machine in ["xeon-2"] {
+    for machine in ["xeon-2", "xeon-16"] {
         let report = measured(machine);
         let packet_ns = 1_000.0 / mpps(&report, 1);
         let points = report["curve"].as_array().unwrap();

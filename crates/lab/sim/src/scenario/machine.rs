@@ -13,7 +13,10 @@ use crate::setup::Costs;
 use serde::Deserialize;
 
 /// Name and output of each.
-const MACHINES: &[(&str, &str)] = &[("xeon-2", include_str!("../../machines/xeon-2.json"))];
+const MACHINES: &[(&str, &str)] = &[
+    ("xeon-2", include_str!("../../machines/xeon-2.json")),
+    ("xeon-16", include_str!("../../machines/xeon-16.json")),
+];
 
 /// A machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_no_machine_is_refused_with_what_to_write() {
         for (name, why) in [
-            ("nobody", "write xeon-2, or the name of a file that ends in .json"),
+            ("nobody", "write xeon-2, xeon-16, or the name of a file that ends in .json"),
             ("nothing-here.json", "nothing-here.json: No such file"),
         ] {
             let refused = Machine::named(name, measured()).unwrap_err();
