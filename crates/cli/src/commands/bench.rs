@@ -20,7 +20,7 @@ use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, balancing, control, forward, interrupt, latency, pacing,
-    policing, replay, routing, switching, tree, uneven, verdicts, waking,
+    policing, replay, routing, streams, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -53,6 +53,17 @@ enum What {
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
     Trace(Replay),
+    /// 1,024 real TCP streams at 200 Mbit/s over four queues, and the round trips of a ping between
+    /// them.
+    ///
+    /// `cake` by two coordination strategies, and one departure clock with horizons of 5 ms and of 2
+    /// s, beside the kernel's HTB on a bridge, interleaved in one run. Also how many streams got
+    /// nothing, and Jain's index over all of them. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("8").help("Seconds for which each system is measured in each round")))]
+    #[command(after_long_help = "Examples:
+  narrows bench streams
+  narrows bench streams --seconds 4 --rounds 1 --json")]
+    Streams(InRounds),
     /// The one-way delay of packets through a tree in which four applications share 200 Mbit/s
     /// equally: mean, standard deviation, median and 99th percentile.
     ///
@@ -131,6 +142,7 @@ impl Bench {
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
             What::Trace(replay) => replay.execute(),
+            What::Streams(rounds) => rounds.execute(streams::run),
             What::Delay(rounds) => rounds.execute(tree::delay::run),
             What::Waking(waking) => waking.execute(),
             What::Control(control) => control.execute(),

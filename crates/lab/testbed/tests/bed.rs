@@ -194,8 +194,9 @@ fn ping_and_iperf_pass_a_bridge() {
     let ping = Ping::start(&bed, Duration::from_secs(10)).unwrap();
     let mut meter = Meter::at_server(&bed).unwrap();
     let start = meter.read().unwrap();
-    let tcp = Iperf::start(&bed, Traffic::Tcp, 8, Duration::from_secs(1)).unwrap();
-    tcp.finish().unwrap();
+    // More than one client has.
+    let tcp = Iperf::start(&bed, Traffic::Tcp, 130, Duration::from_secs(1)).unwrap();
+    assert_eq!(tcp.finish().unwrap().received.len(), 130);
     let after_tcp = meter.read().unwrap();
     let rate = Rate::from_bits_per_sec(20_000_000);
     Iperf::start(&bed, Traffic::Udp(rate), 8, Duration::from_secs(1)).unwrap().finish().unwrap();

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 /// How long the server may take to listen.
 const START: Duration = Duration::from_secs(5);
-/// How long the two ends may take to agree and, later, to exchange their results.
-const EXCHANGE: Duration = Duration::from_secs(10);
+/// How long the two ends may take to agree and, later, to exchange their results: among many flows
+/// in a queue that drops, these packets are lost several times.
+const EXCHANGE: Duration = Duration::from_secs(60);
 /// Payload of a UDP datagram that fills a frame of 1514 bytes.
 const DATAGRAM: &str = "1472";
 
@@ -29,29 +30,76 @@ pub enum Traffic {
     Tcp,
 }
 
-/// A client and its server under way.
+/// The most flows of one client.
+const FLOWS_MAX: u32 = 128;
+/// The port of the first server.
+const PORT: u16 = 5201;
+
+/// Clients and their servers under way: one of each for every 128 flows.
 #[derive(Debug)]
 pub struct Iperf {
+    pairs: Vec<Pair>,
+}
+
+#[derive(Debug)]
+struct Pair {
     client: Process,
     output: Collector,
     _server: Process,
     limit: Duration,
 }
 
-/// The client's report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The clients' report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// TCP segments sent again; zero for UDP.
     pub retransmits: u64,
+    /// By TCP flow, the bytes that its receiver has read; empty for UDP.
+    pub received: Vec<u64>,
 }
 
 impl Iperf {
     /// Starts `flows` flows from the client to the server for `span`, rounded up to
-    /// whole seconds. Returns once the client has started.
+    /// whole seconds. Returns once the clients have started.
     pub fn start(bed: &Testbed, traffic: Traffic, flows: u32, span: Duration) -> Result<Self> {
+        let clients = flows.div_ceil(FLOWS_MAX);
+        let pairs = (0..clients).zip(PORT..).map(|(number, port)| {
+            let some = FLOWS_MAX.min(flows - number * FLOWS_MAX);
+            let each = match traffic {
+                Traffic::Udp(rate) => Some(rate.bits_per_sec() / u64::from(flows.max(1))),
+                Traffic::Tcp => None,
+            };
+            Pair::start(bed, port, each, some, span)
+        });
+        Ok(Self { pairs: pairs.collect::<Result<_>>()? })
+    }
+
+    /// Waits for their end. The error is that of `iperf3` if a test failed.
+    pub fn finish(self) -> Result<Report> {
+        let mut sum = Report::default();
+        for pair in self.pairs {
+            let Report { retransmits, received } = pair.finish()?;
+            sum.retransmits += retransmits;
+            sum.received.extend(received);
+        }
+        Ok(sum)
+    }
+}
+
+impl Pair {
+    /// TCP, or UDP flows of `each` bits of payload per second.
+    fn start(
+        bed: &Testbed,
+        port: u16,
+        each: Option<u64>,
+        flows: u32,
+        span: Duration,
+    ) -> Result<Self> {
+        let port = port.to_string();
         // One test, then it ends by itself.
         let mut server = bed.server().command("iperf3");
-        server.args(["--server", "--one-off", "--forceflush"]).stdin(Stdio::null());
+        let server_args = ["--server", "--one-off", "--forceflush", "--port", &port];
+        server.args(server_args).stdin(Stdio::null());
         let said = Collector::over_both(&mut server)?;
         let server = Process::start(&mut server)?;
         let listens = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("listening");
@@ -61,11 +109,10 @@ impl Iperf {
         let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
         let mut client = bed.client().command("iperf3");
         client
-            .args(["--client", &SERVER_IP.to_string(), "--json"])
+            .args(["--client", &SERVER_IP.to_string(), "--json", "--port", &port])
             .args(["--time", &seconds.to_string(), "--parallel", &flows.to_string()])
             .stdin(Stdio::null());
-        if let Traffic::Udp(rate) = traffic {
-            let each = rate.bits_per_sec() / u64::from(flows.max(1));
+        if let Some(each) = each {
             client.args(["--udp", "--bitrate", &each.to_string(), "--length", DATAGRAM]);
         }
         // On the other stream are warnings; errors are in the JSON.
@@ -77,8 +124,7 @@ impl Iperf {
         Ok(Self { client, output, _server: server, limit })
     }
 
-    /// Waits for its end. The error is that of `iperf3` if a test failed.
-    pub fn finish(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<Report> {
         if self.client.wait(self.limit)?.is_none() {
             self.client.stop(Signal::SIGTERM)?;
             bail!("iperf3 did not end within {} s", self.limit.as_secs());
@@ -97,6 +143,19 @@ struct Output {
 #[derive(Default, Deserialize)]
 struct End {
     sum_sent: Option<Sum>,
+    #[serde(default)]
+    streams: Vec<Stream>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    /// Of TCP.
+    receiver: Option<Received>,
+}
+
+#[derive(Deserialize)]
+struct Received {
+    bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +170,12 @@ fn parse(json: &str) -> Result<Report> {
     if let Some(error) = output.error {
         bail!("iperf3: {error}");
     }
-    Ok(Report { retransmits: output.end.sum_sent.map_or(0, |sum| sum.retransmits) })
+    let End { sum_sent, streams } = output.end;
+    let received = streams.into_iter().filter_map(|stream| stream.receiver);
+    Ok(Report {
+        retransmits: sum_sent.map_or(0, |sum| sum.retransmits),
+        received: received.map(|received| received.bytes).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -119,15 +183,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retransmits_are_summed_over_the_flows() {
-        let json = r#"{"start":{},"intervals":[],"end":{"streams":[],
+    fn retransmits_are_summed_over_the_flows_and_bytes_are_not() {
+        let json = r#"{"start":{},"intervals":[],"end":{"streams":[
+            {"sender":{"bytes":9},"receiver":{"bytes":7}},{"sender":{"bytes":3},"receiver":{"bytes":3}}],
             "sum_sent":{"bytes":1,"retransmits":42,"sender":true},"sum_received":{"bytes":1}}}"#;
-        assert_eq!(parse(json).unwrap(), Report { retransmits: 42 });
+        assert_eq!(parse(json).unwrap(), Report { retransmits: 42, received: vec![7, 3] });
     }
 
     #[test]
     fn udp_has_none() {
-        let json = r#"{"end":{"sum":{"bytes":1,"lost_packets":3}}}"#;
+        let json =
+            r#"{"end":{"streams":[{"udp":{"bytes":1}}],"sum":{"bytes":1,"lost_packets":3}}}"#;
         assert_eq!(parse(json).unwrap(), Report::default());
     }
 
