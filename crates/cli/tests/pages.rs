@@ -104,3 +104,42 @@ fn an_anchor_is_made_of_a_heading_as_readers_make_it() {
     assert_eq!(anchor(" See [tc](tc.md#htb) now"), "see-tc-now");
     assert_eq!(anchor(" fq_codel and codel"), "fq_codel-and-codel");
 }
+
+/// The table in front says of each figure what became of it, and leads to each section that has one.
+#[test]
+fn every_figure_of_a_paper_is_in_the_table_of_results() {
+    let page = std::fs::read_to_string(root().join("docs/reproduction.md")).unwrap();
+    let papers = ["mq-cake", "FlowBundler", "FlowValve", "XDP"];
+    let states = ["**real packets**", "**simulated**", "**differs**", "**not possible here**"];
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>())
+        .skip_while(|cells| {
+            cells.as_slice() != ["paper", "figure", "what it shows", "state", "where"]
+        })
+        .skip(2)
+        .take_while(|cells| cells.len() == 5)
+        .collect();
+    assert!(rows.len() > 40, "the table has {} rows", rows.len());
+    let mut linked = Vec::new();
+    for cells in &rows {
+        assert!(papers.contains(&cells[0]), "{cells:?}");
+        assert!(states.iter().any(|state| cells[3].starts_with(state)), "{cells:?}");
+        let targets = links(cells[4]);
+        assert!(!targets.is_empty(), "{cells:?} leads nowhere");
+        linked.extend(targets);
+    }
+    let mut section = String::new();
+    let mut figures = 0;
+    for line in page.lines() {
+        if line.starts_with('#') {
+            section = format!("#{}", anchor(line.trim_start_matches('#')));
+        }
+        let after = line.strip_prefix("after ").unwrap_or_default();
+        if papers.iter().any(|paper| after.starts_with(paper)) && after.contains("Fig.") {
+            figures += 1;
+            assert!(linked.contains(&section.as_str()), "no row leads to {section}: {line}");
+        }
+    }
+    assert!(figures > 20, "only {figures} results name a figure");
+}
