@@ -1,9 +1,9 @@
 //! Many real TCP streams at one limit, and what a ping between them sees.
 //!
-//! mq-cake's authors send 1,024 Cubic streams at 20 Gbit/s through their qdisc, and through a shared
-//! departure clock with horizons of 2 s and of 5 ms (IFIP, Fig. 6; Netdev 0x19, Fig. 7 and 8). Here
-//! the limit is what the machine carries beside the streams' ends. So a stream has less: its window
-//! is two packets, and most of them wait for a timeout behind a queue that drops.
+//! mq-cake's authors send 1,024 Cubic streams at 20 Gbit/s through their qdisc, and through a
+//! shared departure clock with horizons of 2 s and of 5 ms (IFIP, Fig. 6; Netdev 0x19, Fig. 7 and
+//! 8). Here the limit is what the machine carries beside the streams' ends. So a stream has less:
+//! behind a queue that drops, its window is two packets, and many streams wait for a timeout.
 //!
 //! Systems take turns within each round; the median over rounds counts.
 //!
