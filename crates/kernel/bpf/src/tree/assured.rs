@@ -4,8 +4,8 @@ use super::layout::{Class, Rules};
 use std::collections::BTreeMap;
 
 /// Lowers the assured rate of each class under HTB's rules to what the classes above it may send.
-/// The programs divide a rate when its class is asked, and until they first do, a class sends at its
-/// assured rate. A limit above would not hold so long.
+/// The programs divide a rate when a class below it is asked, and until they first do, that class
+/// sends at its assured rate. A limit above would not hold so long.
 pub fn fit(classes: &mut BTreeMap<u32, Class>) {
     let most: Vec<u64> = classes.values().map(|class| most_above(classes, class)).collect();
     for (class, most) in classes.values_mut().zip(most) {

@@ -2,7 +2,7 @@
 
 use narrows_units::Nanos;
 
-/// The most bytes within `window` of frames, each with the time at which it arrived, in their order.
+/// The most bytes within `window` of frames, each with the time at which it arrived, in order.
 pub(crate) fn most_within(frames: &[(Nanos, u64)], window: Nanos) -> u64 {
     let (mut first, mut within, mut most) = (0, 0, 0);
     for (at, bytes) in frames {
