@@ -105,7 +105,7 @@ fn an_anchor_is_made_of_a_heading_as_readers_make_it() {
     assert_eq!(anchor(" fq_codel and codel"), "fq_codel-and-codel");
 }
 
-/// The table in front says of each figure what became of it, and leads to each section that has one.
+/// The first table says of each figure what became of it, and leads to all sections that have one.
 #[test]
 fn every_figure_of_a_paper_is_in_the_table_of_results() {
     let page = std::fs::read_to_string(root().join("docs/reproduction.md")).unwrap();

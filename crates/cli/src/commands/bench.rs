@@ -56,8 +56,8 @@ enum What {
     /// 1,024 real TCP streams at 200 Mbit/s over four queues, and the round trips of a ping between
     /// them.
     ///
-    /// `cake` by two coordination strategies, and one departure clock with horizons of 5 ms and of 2
-    /// s, beside the kernel's HTB on a bridge, interleaved in one run. Also how many streams got
+    /// `cake` by two coordination strategies, and one departure clock with horizons of 5 ms and of
+    /// 2 s, beside the kernel's HTB on a bridge, interleaved in one run. Also how many streams got
     /// nothing, and Jain's index over all of them. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("8").help("Seconds for which each system is measured in each round")))]
     #[command(after_long_help = "Examples:

@@ -137,8 +137,8 @@ fn in_one_bed(by_tables: bool, work: &(impl Fn(&Bed) + Send + Sync)) {
     });
 }
 
-/// Waits until addresses of IPv6 are the box's own: the kernel adds their routes some time after the
-/// addresses, also without duplicate address detection, and later on a busy machine.
+/// Waits until addresses of IPv6 are the box's own: the kernel adds their routes some time after
+/// the addresses, also without duplicate address detection, and later on a busy machine.
 fn await_own_addresses() {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
