@@ -1,34 +1,42 @@
 //! A tree of classes that all queues keep together.
 //!
-//! Each class has an assured rate, and a ceiling that it never exceeds. It lends the rate that it
-//! does not use, through the classes above it (HTB's rules, `tc-htb(8)`). The flows of one class
-//! land on many queues, and it is still one class with one rate. No queue owns a class, and no lock
-//! is taken: as with `fair` for one limit, exactness and fairness are two mechanisms that do not
-//! depend on each other.
+//! Each class has an assured rate, and a ceiling that it never exceeds. The rate that it does not
+//! use is lent by the classes above it (HTB's rules, `tc-htb(8)`). The flows of one class land on
+//! many queues, and it is still one class with one rate. No queue owns a class, and no purchase
+//! takes a lock. As with `fair` for one limit, two mechanisms do not depend on each other: ledgers
+//! make the sums exact, and virtual times make the shares fair.
 //!
-//! *A ledger at every node, for the rate and for the ceiling* ([`ledger`](crate::ledger)). A queue
-//! buys what it is about to send, at its class and at every class above it. If one of them has too
-//! little credit, it buys nothing at any. So the sum of no node exceeds its ceiling in any window
-//! by more than its burst, even if queues see outdated state of each other. Credit is used at once
-//! or returned: no queue holds any.
+//! *A ledger at every node, for the rate and for the ceiling* ([`ledger`](crate::ledger)). Before a
+//! queue sends, it buys the bytes. At its own rate, a class buys at that rate, and at the ceilings
+//! of the class and of all classes above it. A borrower buys at the rate of the lender, and at the
+//! same ceilings. If one of these ledgers has too little credit, the queue buys at none. So the sum
+//! of no node exceeds its ceiling in any window by more than its burst, even if queues see outdated
+//! state of each other. Credit is used at once or returned: no queue holds any.
 //!
 //! *A group at every lender* ([`virtual_time`]). Virtual times decide the proportions in which
-//! classes borrow: the lender has one, which its sales advance, and so does each class that borrows
-//! from it. A class that is two frames ahead leaves to a waiting class everything that would not be
-//! lost soon; so does a class of a worse priority. So no rate is lost, and no class has to know how
-//! many others there are or on which cores. Queues that send for the same class are a group of
-//! their own, in the same way; one for each rank where bands are below the class, and worse ranks
-//! leave to better ones what worse priorities do. A queue that alone has a handle at the class has
-//! nobody to share with: it joins the group with its first request after another has a handle.
+//! classes borrow. The group has a virtual time, which advances with all that is lent. Each
+//! borrower has one, which advances with what it borrows. If a class waits for the lender, a class
+//! that is more than two frames ahead of it leaves to it all credit that would not be lost soon,
+//! and so does a class of a worse priority. So no credit is lost, and no class has to know how many
+//! others there are or on which cores.
 //!
-//! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
-//! part of it, and a larger one the higher the lender stands, the more better priorities are
-//! active, and where they are ahead. So an assured packet finds credit at once, and one that its
-//! own ceiling held up soon; between cores, too, assured traffic goes before borrowed traffic.
+//! *A group for the queues of a class.* Queues that send for the same class share it in the same
+//! way. If bands are below the class, there is a group for each rank, and worse ranks leave credit
+//! to better ones, as worse priorities do. A queue that is the only one with a handle at the class
+//! is in no group: it joins with its first request after another queue has taken a handle.
 //!
-//! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
-//! differ only while a queue waits: a class that its own ceiling delays, or that wants less than
-//! its share, slows no other down, and the group continues from the position of those that buy.
+//! *Cushions in HTB's order.* Assured traffic may use all credit of a bucket. Borrowers leave a
+//! part of it. This part is larger the nearer the lender is to the root and the more better
+//! priorities are active, and for a borrower that is ahead of its group. So an assured packet finds
+//! credit at once, and a packet that its own ceiling delayed finds it soon. Between cores, too,
+//! assured traffic goes before borrowed traffic.
+//!
+//! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Others
+//! leave credit to it only while it waits. So a class that its own ceiling delays, or that wants
+//! less than its share, slows no other class down; the group's virtual time advances with those
+//! that buy.
+//!
+//! *Which class of a queue sends next* is decided in [`scheduler`].
 //!
 //! *A class costs nothing before a queue sends for it* ([`Classes`]). Its configuration is in the
 //! plan, which the tree asks when a queue first sends for the class. Only then is the state that
@@ -38,7 +46,7 @@
 //! whose rates add up to more than their parent's ceiling exceed it); a burst below [`LEAST_TIME`]
 //! at the rate, or below [`LEAST_FRAMES`], counts as that; 16 levels instead of 8.
 //!
-//! *Non-goals.* Queues, packets and the order of classes on one queue: they belong to the qdisc.
+//! *Non-goals.* Queues and packets: they belong to the qdisc.
 //!
 //! Cost: a purchase takes two atomic updates for each class on the way to the root (one where rate
 //! and ceiling are the same), two for each class up to the lender, and one for the queues, if
