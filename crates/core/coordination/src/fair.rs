@@ -172,7 +172,7 @@ struct QueueMeter {
     level: u64,
     /// Whether a purchase leaves a reserve for requests that do not yield.
     yields: bool,
-    /// Whether any request ever did not yield: then there is a reserve.
+    /// Whether any request of this meter ever yielded: then there is a reserve.
     has_yielded: bool,
     weight: Weight,
     /// Its value when the allowance was last checked.

@@ -68,7 +68,7 @@ const ROUND_TRIPS: (f64, f64) = (5e6, 100e6);
 /// Before the trace, so that long transfers are under way when it begins.
 const BEFORE: Nanos = Nanos::from_secs(8);
 /// The most frames that are made, those before the trace included.
-const MADE_MAX: f64 = 10e6;
+const MADE_MAX: f64 = 2e6;
 const HOSTS: u32 = 250;
 const SEGMENT: u32 = 1_514;
 const ACKNOWLEDGEMENT: u32 = 66;

@@ -24,6 +24,8 @@ use narrows_packet::Headers;
 use narrows_packet::dissect::Dissector;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The most frames of a trace.
 pub const FRAMES_MAX: usize = 4_000_000;
@@ -53,7 +55,7 @@ pub struct Frame {
 }
 
 /// A trace: at least two frames, over some time.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Trace {
     frames: Vec<Frame>,
     flows: Vec<Headers>,
@@ -121,6 +123,23 @@ impl Trace {
     pub fn rate(&self) -> Rate {
         let bits = u128::from(self.bytes().0) * 8 * 1_000_000_000;
         Rate::from_bits_per_sec((bits / u128::from(self.length().0.max(1))) as u64)
+    }
+}
+
+/// A digest of its frames, of which there may be millions: two traces that differ look different.
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut digest = DefaultHasher::new();
+        for Frame { at, flow, len, .. } in &self.frames {
+            (at.0, flow, len).hash(&mut digest);
+        }
+        self.bytes.hash(&mut digest);
+        f.debug_struct("Trace")
+            .field("frames", &self.frames.len())
+            .field("flows", &self.flows.len())
+            .field("digest", &digest.finish())
+            .field("remarks", &self.remarks)
+            .finish_non_exhaustive()
     }
 }
 
