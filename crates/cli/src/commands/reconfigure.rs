@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Prints how long the limit was off, and exits with the exit code of COMMAND.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
-  narrows reconfigure -- ethtool -L eth1 combined 8
+  narrows reconfigure -- sh -c 'ethtool -L eth1 combined 8 && ethtool -L eth2 combined 8'
   narrows reconfigure --limit 10 -- sh -c 'ip link set eth1 mtu 9000 && ip link set eth2 mtu 9000'")]
 pub struct Reconfigure {
     /// The ports of the instance, if several run.

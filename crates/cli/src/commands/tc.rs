@@ -17,7 +17,8 @@ use std::process::ExitCode;
 ///
 ///   save [ dev NAME ]                  print the policy, exactly, as commands that restore it
 ///   coordination fair|equal|edt|lock   behind a tbf at the root: how the queues of the port
-///                                      share its one rate (fair)
+///                                      share its one rate (fair); behind an htb, flowvalve has
+///                                      other rules for its classes
 ///   sync TIME                          how long shares are valid: derived for fair, 200us
 ///                                      for equal
 ///   linklayer ptm                      VDSL2 framing

@@ -80,7 +80,7 @@ pub(crate) fn is_pending(dev: &str, host: &dyn Host) -> bool {
 pub(crate) fn note(dev: &str, host: &dyn Host) -> String {
     match place(dev, host) {
         None => format!(
-            "Note: {dev} waits for a filter: its qdiscs are in force once one at the ingress of a port redirects to it (action mirred egress redirect dev {dev}).\n"
+            "Note: {dev} waits for a filter: its qdiscs are in force once one at the ingress of a port redirects to it (action mirred egress redirect dev {dev}). A host plane with --ifb needs none.\n"
         ),
         Some((from, to)) => {
             let to = to.unwrap_or_else(|| "the other port".to_owned());
