@@ -137,7 +137,8 @@ fn a_ping_beside_standing_tcp_is_answered_soon_and_every_time() {
     instance.tc("qdisc replace dev port-b root cake bandwidth 20mbit").unwrap();
     let load = tcp_load(&bed);
     sleep(WARM_UP);
-    let ping = Ping::start(&bed, Duration::from_secs(10)).unwrap();
+    let ping = Ping::start(&bed, Duration::from_secs(20)).unwrap();
+    assert!(ping.wait_for_an_answer(Duration::from_secs(10)), "no ping is answered");
     let before = load.received().iter().sum::<u64>();
     sleep(Duration::from_secs(2));
     let carried = load.received().iter().sum::<u64>() - before;

@@ -198,7 +198,7 @@ fn new_process(upgrade: &mut Command) -> Result<u32> {
             Upgraded::Failed { reason } => bail!("not upgraded: {reason}"),
         }
     }
-    bail!("not upgraded: {UPGRADES} times in a row the new process took too long")
+    bail!("not upgraded: {UPGRADES} times in a row a worker or the new process took too long")
 }
 
 fn says_ready(log: &[u8]) -> bool {

@@ -102,6 +102,13 @@ impl Ping {
         Ok(Self { process: Process::start(&mut command)?, output })
     }
 
+    /// Waits until there is an answer, which on a busy machine takes as long as a process takes to
+    /// start. Whether there is one within `time`.
+    pub fn wait_for_an_answer(&self, time: Duration) -> bool {
+        let answers = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("icmp_seq=");
+        self.output.wait_until(answers, time)
+    }
+
     /// Ends it and says how it went.
     pub fn stop(mut self) -> Result<Stats> {
         // ping prints its summary when it is interrupted.
