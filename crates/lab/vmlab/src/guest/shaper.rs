@@ -14,8 +14,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long it may take to be ready.
-const START: Duration = Duration::from_secs(40);
+/// How long it may take to be ready. The kernel verifies each program, which takes an emulated
+/// processor most of a minute where there are two for each port.
+const START: Duration = Duration::from_secs(120);
 /// How long any of its commands may take.
 const COMMAND: Duration = Duration::from_secs(60);
 /// How long it may take to end.
