@@ -11,12 +11,11 @@
 //! Sources: packet(7); `struct sock_filter`, `Documentation/networking/filter.rst`.
 
 use crate::LinkError;
-use crate::sys::send_to_neighbour;
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
+use crate::sys::{receive_type, send_to_neighbour};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 use socket2::{SockFilter, Socket};
 use std::io;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A filter for more addresses is longer than what some kernels allow a socket.
@@ -66,14 +65,14 @@ impl PacketSocket {
     pub fn open(family: IpFamily) -> Result<Self, LinkError> {
         let doing = || "opening a packet socket".to_owned();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let protocol = NonZeroU32::new(u32::from(family.ether_type().to_be()));
-        let protocol = protocol.map(Protocol::from_raw);
-        let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, protocol);
+        let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None);
         let socket = socket.map_err(|error| LinkError::from_io(doing(), error.into()))?;
         let socket = Self { socket: socket.into(), family };
-        socket.receive_from([]).map_err(|error| LinkError::from_io(doing(), error))?;
-        // What came before the filter.
-        while socket.receive(&mut [0]).is_ok() {}
+        // Nothing comes before the filter: until it has a type the socket receives nothing.
+        socket
+            .receive_from([])
+            .and_then(|()| receive_type(socket.as_fd(), family.ether_type()))
+            .map_err(|error| LinkError::from_io(doing(), error))?;
         Ok(socket)
     }
 

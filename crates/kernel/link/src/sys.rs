@@ -346,15 +346,8 @@ pub(crate) fn promiscuous_membership(
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends `packet` by `socket`, an AF_PACKET socket of type SOCK_DGRAM, through interface `ifindex`
-/// to `mac`, as the payload of a frame of this type.
-pub(crate) fn send_to_neighbour(
-    socket: BorrowedFd<'_>,
-    ifindex: u32,
-    mac: [u8; 6],
-    ether_type: u16,
-    packet: &[u8],
-) -> io::Result<()> {
+/// The address of a neighbour at interface `ifindex`, and of frames of this type.
+fn packet_address(ifindex: u32, mac: [u8; 6], ether_type: u16) -> libc::sockaddr_ll {
     let mut address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::sa_family_t,
         sll_protocol: ether_type.to_be(),
@@ -365,6 +358,35 @@ pub(crate) fn send_to_neighbour(
         sll_addr: [0; 8],
     };
     address.sll_addr[..mac.len()].copy_from_slice(&mac);
+    address
+}
+
+/// From now on `socket`, an AF_PACKET socket without a protocol, receives frames of this type from
+/// all interfaces.
+pub(crate) fn receive_type(socket: BorrowedFd<'_>, ether_type: u16) -> io::Result<()> {
+    let address = packet_address(0, [0; 6], ether_type);
+    // SAFETY: the descriptor is open; pointer and length describe `address`, which outlives the
+    // call; the kernel only reads it.
+    let rc = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            std::ptr::from_ref(&address).cast::<libc::sockaddr>(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sends `packet` by `socket`, an AF_PACKET socket of type SOCK_DGRAM, through interface `ifindex`
+/// to `mac`, as the payload of a frame of this type.
+pub(crate) fn send_to_neighbour(
+    socket: BorrowedFd<'_>,
+    ifindex: u32,
+    mac: [u8; 6],
+    ether_type: u16,
+    packet: &[u8],
+) -> io::Result<()> {
+    let address = packet_address(ifindex, mac, ether_type);
     // SAFETY: the descriptor is open, both pointers and lengths describe `packet` and `address`,
     // which outlive the call; the kernel only reads them.
     let sent = unsafe {
