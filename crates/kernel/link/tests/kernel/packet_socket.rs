@@ -73,8 +73,11 @@ fn what_a_host_discards_is_seen_if_it_comes_from_one_of_the_sources() {
         };
         send(own, UDP, 1);
         std::thread::sleep(Duration::from_millis(50));
-        let none = receiver.receive(&mut [0]).unwrap_err();
-        assert_eq!(none.kind(), ErrorKind::WouldBlock, "nobody was named");
+        let mut packet = [0; 2048];
+        while let Ok(bytes) = receiver.receive(&mut packet) {
+            // Hosts send ICMP by themselves, too.
+            assert!(!packet[..bytes - 1].ends_with(&[0; 8]), "nobody was named");
+        }
         receiver.receive_from([own, four(1), six(1)]).unwrap();
         // The host itself discards the first: its source is one of its own addresses.
         send(own, UDP, 2);

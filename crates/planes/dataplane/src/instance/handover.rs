@@ -129,7 +129,9 @@ impl Instance {
         let stopped = clock::now();
         let (still, standstill) = match &self.plane {
             None => Default::default(),
-            Some(plane) => plane.stand_still(time).ok_or("a worker took too long to stop; try again")?,
+            Some(plane) => {
+                plane.stand_still(time).ok_or("a worker took too long to stop; try again")?
+            }
         };
         let mut totals = self.past.clone();
         totals.add(&still.counts);
