@@ -19,6 +19,7 @@ use crate::spread::{Spread, shown};
 use crate::trial::{self, Load, Outcome};
 use crate::{Rounds, Testbed, table};
 use anyhow::{Context, Result, ensure};
+use narrows_coordination::jain;
 use narrows_units::{Nanos, Rate};
 use serde::Serialize;
 use std::fmt;
@@ -182,16 +183,9 @@ impl Sample {
             p50_ms: ms(50.0)?,
             p99_ms: ms(99.0)?,
             silent: received.iter().filter(|bytes| **bytes == 0).count(),
-            jain: jain(received),
+            jain: jain(&received.iter().map(|bytes| *bytes as f64).collect::<Vec<_>>()),
         })
     }
-}
-
-/// 1 if all have the same, and 1/n if one of n has everything.
-fn jain(received: &[u64]) -> f64 {
-    let sum: f64 = received.iter().map(|bytes| *bytes as f64).sum();
-    let squares: f64 = received.iter().map(|bytes| (*bytes as f64).powi(2)).sum();
-    sum * sum / (squares * received.len() as f64)
 }
 
 impl Row {
@@ -263,10 +257,5 @@ mod tests {
         let words = System::Edt(Nanos::from_millis(5)).qdisc().unwrap();
         assert_eq!(words, "tbf rate 200000000bit burst 100000 limit 125000 coordination edt");
         assert_eq!(System::ALL.map(System::name)[3], "edt 2 s");
-    }
-
-    #[test]
-    fn an_index_is_one_if_all_have_the_same() {
-        assert_eq!((jain(&[5, 5, 5, 5]), jain(&[8, 0, 0, 0])), (1.0, 0.25));
     }
 }
