@@ -151,6 +151,7 @@ static long take_slot(__u32 index, void *unused)
 	struct calendar *calendar;
 	__u64 slot, begins, room, before, offset, free, taken;
 	__u64 *entry;
+	int later;
 
 	if (!of)
 		return 1;
@@ -159,7 +160,8 @@ static long take_slot(__u32 index, void *unused)
 	if (!calendar || !of->left || slot >= of->end)
 		return 1;
 	begins = slot << of->shift;
-	if ((of->start == NONE || begins_later(of, slot)) && begins > of->latest) {
+	later = begins_later(of, slot);
+	if ((of->start == NONE || later) && begins > of->latest) {
 		of->start = NONE;
 		return 1;
 	}
@@ -178,7 +180,7 @@ static long take_slot(__u32 index, void *unused)
 		taken = min(free, of->left);
 		if (__sync_val_compare_and_swap(entry, was, slot << 32 | (before + taken)) != was)
 			continue;
-		if (begins_later(of, slot))
+		if (later)
 			of->start = begins + time_for(before, of->rate);
 		/* The packet begins behind what is owed. In the slot of its own time it need not
 		 * wait for others, which are spread over it. */
