@@ -17,7 +17,7 @@
 
 use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_sets::Reply;
-use narrows_snapshot::Snapshot;
+use narrows_snapshot::{FleetFacts, FleetOrder, Snapshot};
 use narrows_tc::Outcome;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -98,6 +98,8 @@ pub enum Request {
     },
     /// What a router knows of the kernel's routes.
     Route(RouteRequest),
+    /// The parts of shared limits that an agent lends and borrows, and what has changed since.
+    Fleet(FleetOrder),
     /// Hand over to a new process of `binary`, or of the file at the path of its own binary.
     Upgrade {
         /// Which.
@@ -166,6 +168,8 @@ pub enum Answer {
     },
     /// The way of a packet.
     RouteFound(Box<RouteFound>),
+    /// What has changed of the limits that a fleet shares. What was ordered is in force.
+    Fleet(Box<FleetFacts>),
     /// How the table of routes is.
     RouteStats(RouteStats),
     /// Progress of a batch: the lines up to this one are done. The answer follows.

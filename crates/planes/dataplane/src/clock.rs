@@ -10,6 +10,13 @@ pub(crate) fn now() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// The time since the machine has started, with the time that it slept (`CLOCK_BOOTTIME`): what an
+/// agent and this process both know, in nanoseconds.
+pub(crate) fn since_boot() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// The CPU time that the calling thread has used.
 pub(crate) fn thread_cpu_time() -> Nanos {
     let time = clock_gettime(ClockId::ThreadCPUTime);

@@ -43,6 +43,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod balance;
+mod fleet;
 mod handover;
 mod planning;
 mod route_answers;

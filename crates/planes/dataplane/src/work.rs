@@ -74,6 +74,7 @@ impl Work<'_> {
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),
+            Request::Fleet(order) => Answer::Fleet(Box::new(self.instance.share(order))),
             Request::Route(asked) => {
                 if !self.has_reader() {
                     return Step::Later;
