@@ -22,6 +22,7 @@ use crate::matching::loans;
 use crate::message::{Body, ITEMS_MAX, Loans, Message, MessageError, Report};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
+use crate::shares::{GREEDY, TIERS};
 use compact_str::CompactString;
 use narrows_snapshot::{FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -157,7 +158,7 @@ impl Agent {
     /// When the next turn is due.
     pub fn next_turn(&self, _now: u64) -> u64 {
         let interval = self.settings.interval_ns;
-        self.turn_ns + if self.is_urgent { interval / 8 } else { interval }
+        self.turn_ns + if self.is_urgent { interval / 16 } else { interval }
     }
 
     /// A message arrived from this member.
@@ -308,7 +309,7 @@ impl Agent {
                 return false;
             };
             let wanted = self.parts(name, limit);
-            let differs = limit.in_force != wanted;
+            let differs = limit.in_force != Some(wanted);
             if differs {
                 let Parts { lent_bps, borrowed_bps } = wanted;
                 shares.push(FleetShare { name: name.clone(), lent_bps, borrowed_bps });
@@ -420,10 +421,12 @@ impl Agent {
         if !is_owned || self.stage != Stage::Speaks {
             return;
         }
-        // Lend more, into the room that is there.
+        // Lend more, into the room that is there: this box keeps its own share.
+        let share_bps = place.map_or(0, |place| division.share_bps[place]);
         let lent = limit.borrowers.iter().map(|&index| peers[index].lender.lent_bps(name));
         let orphan = limit.orphan.map_or(0, |(bps, _)| bps);
-        let mut room = owned_bps.saturating_sub(lent.fold(orphan, u64::saturating_add));
+        let kept_bps = lent.fold(orphan.saturating_add(share_bps), u64::saturating_add);
+        let mut room = owned_bps.saturating_sub(kept_bps);
         for (index, wants) in lends {
             let lender = &mut peers[index].lender;
             let lent = lender.lent_bps(name);
@@ -478,7 +481,9 @@ impl Agent {
         } else {
             self.cursor = facts.cursor;
         }
-        if self.stage != Stage::Asks && facts.deadline_ns != pending.deadline_ns {
+        let is_in_force =
+            facts.deadline_ns == pending.deadline_ns && facts.now_ns < pending.deadline_ns;
+        if self.stage != Stage::Asks && !is_in_force {
             // The order came too late, or to an instance that forgot it at once: nothing of it
             // counts.
             self.learn(now, facts);
@@ -487,7 +492,7 @@ impl Agent {
         for share in &pending.shares {
             if let Some(limit) = self.limits.get_mut(&share.name) {
                 limit.in_force =
-                    Parts { lent_bps: share.lent_bps, borrowed_bps: share.borrowed_bps };
+                    Some(Parts { lent_bps: share.lent_bps, borrowed_bps: share.borrowed_bps });
             }
             self.to_order.remove(&share.name);
         }
@@ -516,7 +521,7 @@ impl Agent {
             if let Some(limit) =
                 self.limits.get_mut(name).filter(|_| !sampled.contains(name.as_str()))
             {
-                limit.meter.idle(now);
+                limit.meter.idle(facts.now_ns);
             }
         }
         for own in &facts.limits {
@@ -539,8 +544,10 @@ impl Agent {
                     self.below.entry(above.clone()).or_default().insert(own.name.clone());
                 }
             }
-            limit.in_force = Parts { lent_bps: own.lent_bps, borrowed_bps: own.borrowed_bps };
-            limit.meter.sample(now, own);
+            let in_force = Parts { lent_bps: own.lent_bps, borrowed_bps: own.borrowed_bps };
+            // What no agent set is only there until the data plane's start is over.
+            limit.in_force = own.unset_since_ns.is_none().then_some(in_force);
+            limit.meter.sample(facts.now_ns, own);
             limit.own = Some(own.clone());
             self.to_order.insert(own.name.clone());
             touched.insert(own.name.clone());
@@ -559,6 +566,12 @@ impl Agent {
             touched.iter().filter_map(|name| self.limits.get(name)?.own.as_ref()?.within.clone());
         let above: Vec<CompactString> = above.collect();
         touched.extend(above);
+        for name in &touched {
+            if let Some(limit) = self.limits.get_mut(name) {
+                let share_bps = limit.shares.get(&self.me).copied().unwrap_or(0);
+                limit.meter.appraise(share_bps);
+            }
+        }
         for name in touched {
             self.appraise(now, &name);
         }
@@ -580,12 +593,16 @@ impl Agent {
             Some(Below { demand_bps: class.meter.demand_bps(), assured_bps, prio: own.prio })
         });
         let below: Vec<Below> = below.collect();
+        let mut demand = by_tier(limit.meter.demand_bps(), &below);
+        if limit.meter.wants_rest() {
+            demand.0[TIERS - 1] = GREEDY;
+        }
         let fact = Known {
             limit_bps: own.limit_bps,
             safe_bps: own.safe_bps,
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
-            demand: by_tier(limit.meter.demand_bps(), &below),
+            demand,
         };
         if fact.sent_bps > 0 || fact.demand.is_greedy() {
             self.active.insert(name.clone());

@@ -80,8 +80,8 @@ pub(crate) struct Limit {
     pub(crate) meter: Meter,
     /// When its fact was last told to the others.
     pub(crate) told_ns: u64,
-    /// What the data plane has in force.
-    pub(crate) in_force: Parts,
+    /// What this agent, or an earlier one, ordered, as far as it is in force.
+    pub(crate) in_force: Option<Parts>,
     /// What an earlier agent of this box may have lent, and until when.
     pub(crate) orphan: Option<(u64, u64)>,
     /// What this box may not use of its safe share, since boxes own more than the limit.
