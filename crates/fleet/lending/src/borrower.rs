@@ -13,7 +13,7 @@
 
 use crate::message::{Held, ITEMS_MAX, Lend};
 use compact_str::CompactString;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Which lease the loans are of: the lender's incarnation and generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,7 +31,7 @@ pub struct Mark {
 }
 
 /// A lender, as its borrower sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Borrower {
     lease_ns: u64,
     lease: Option<Lease>,
@@ -40,7 +40,7 @@ pub struct Borrower {
     /// The newest version that was received.
     received: u64,
     /// What is held of each limit, if anything.
-    loans: HashMap<CompactString, u64>,
+    loans: BTreeMap<CompactString, u64>,
     /// What is left of loans of which some was given back, until the lender makes an offer.
     returned: BTreeMap<CompactString, u64>,
     /// What the data plane has in force, to be confirmed.
@@ -55,7 +55,7 @@ impl Borrower {
             lease: None,
             echo: 0,
             received: 0,
-            loans: HashMap::new(),
+            loans: BTreeMap::new(),
             returned: BTreeMap::new(),
             in_force: None,
         }
@@ -101,7 +101,7 @@ impl Borrower {
             if !is_newer {
                 return Vec::new();
             }
-            changed.extend(self.loans.drain().map(|(name, _)| name));
+            changed.extend(std::mem::take(&mut self.loans).into_keys());
             self.returned.clear();
             self.lease = Some(lease);
             self.echo = lend.echo;
@@ -143,7 +143,7 @@ impl Borrower {
         if self.valid_until().is_none_or(|until| now.saturating_add(guard_ns) < until) {
             return Vec::new();
         }
-        let names: Vec<CompactString> = self.loans.drain().map(|(name, _)| name).collect();
+        let names: Vec<CompactString> = std::mem::take(&mut self.loans).into_keys().collect();
         self.returned.extend(names.iter().map(|name| (name.clone(), 0)));
         names
     }

@@ -16,7 +16,7 @@
 
 use crate::message::{Held, ITEMS_MAX, Lend, Offer};
 use compact_str::CompactString;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How much faster one box's clock may run than another's: a 64th, far above the 500 parts in a
 /// million that time services correct.
@@ -48,7 +48,7 @@ impl Loan {
 }
 
 /// A borrower, as its lender sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lender {
     lease_ns: u64,
     generation: u64,
@@ -64,7 +64,7 @@ pub struct Lender {
     made: u64,
     /// Offers to confirm, in order of their versions.
     waiting: VecDeque<(u64, CompactString)>,
-    loans: HashMap<CompactString, Loan>,
+    loans: BTreeMap<CompactString, Loan>,
 }
 
 impl Lender {
@@ -79,7 +79,7 @@ impl Lender {
             confirmed: 0,
             made: 0,
             waiting: VecDeque::new(),
-            loans: HashMap::new(),
+            loans: BTreeMap::new(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Lender {
         self.newest = 0;
         self.confirmed = 0;
         self.waiting.clear();
-        self.loans.drain().map(|(name, _)| name).collect()
+        std::mem::take(&mut self.loans).into_keys().collect()
     }
 
     /// Whether an offer may be made now: the borrower was heard within the lease.

@@ -87,7 +87,7 @@ pub struct Loans {
 }
 
 /// A lender's word to a borrower.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Lend {
     /// The lender's count of leases with this borrower. A new one voids all loans of the last.
     pub generation: u64,
@@ -98,7 +98,7 @@ pub struct Lend {
 }
 
 /// A loan: from this version on, the borrower has so much of a limit.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Offer {
     /// The number of the offer in its generation, from 1 without a gap.
     pub version: u64,
@@ -109,7 +109,7 @@ pub struct Offer {
 }
 
 /// A borrower's word to a lender.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Held {
     /// The incarnation of the lender whose loans these are.
     pub lender: u64,
