@@ -104,8 +104,12 @@ pub struct Agent {
     reported_ns: u64,
     /// When the last turn began.
     turn_ns: u64,
-    /// Whether something changed that the next turn should not wait for.
+    /// Whether something changed that the next turn should not wait for: a loan, or this box's own
+    /// demand.
     is_urgent: bool,
+    /// Whether other boxes demand something else. They change by the hundred: several of them are
+    /// one turn.
+    has_news: bool,
     has_twin: bool,
     pub(crate) events: VecDeque<Event>,
 }
@@ -145,6 +149,7 @@ impl Agent {
             reported_ns: 0,
             turn_ns: now,
             is_urgent: true,
+            has_news: false,
             has_twin: false,
             events: VecDeque::new(),
         })
@@ -158,7 +163,14 @@ impl Agent {
     /// When the next turn is due.
     pub fn next_turn(&self, _now: u64) -> u64 {
         let interval = self.settings.interval_ns;
-        self.turn_ns + if self.is_urgent { interval / 16 } else { interval }
+        let soon = if self.is_urgent {
+            interval / 16
+        } else if self.has_news {
+            interval / 4
+        } else {
+            interval
+        };
+        self.turn_ns + soon
     }
 
     /// A message arrived from this member.
@@ -232,19 +244,19 @@ impl Agent {
             }
             let limit = self.limits.entry(fact.name.clone()).or_default();
             let known = Known::from(fact);
-            let before = limit.known.insert(index, known);
+            let before = limit.say(index, known);
             let is_new = before.is_none_or(|before| {
                 (before.limit_bps, before.safe_bps, before.demand)
                     != (known.limit_bps, known.safe_bps, known.demand)
             });
             if is_new {
-                self.is_urgent |= limit.own.is_some();
+                self.has_news |= limit.own.is_some();
                 self.to_divide.insert(fact.name.clone());
             }
         }
         for name in report.gone {
             let Some(limit) = self.limits.get_mut(&name) else { continue };
-            limit.known.remove(&index);
+            limit.forget(index);
             if limit.known.is_empty() && limit.lenders.is_empty() && limit.borrowers.is_empty() {
                 self.limits.remove(&name);
             } else {
@@ -284,7 +296,7 @@ impl Agent {
 
     /// Divides all limits anew that this box shares.
     fn divide_all_of(&mut self, index: usize) {
-        let shared = self.limits.iter().filter(|(_, limit)| limit.known.contains_key(&index));
+        let shared = self.limits.iter().filter(|(_, limit)| limit.of(index).is_some());
         self.to_divide.extend(shared.map(|(name, _)| name.clone()));
         self.is_urgent = true;
     }
@@ -293,6 +305,7 @@ impl Agent {
     pub fn order(&mut self, now: u64) -> FleetOrder {
         self.turn_ns = now;
         self.is_urgent = false;
+        self.has_news = false;
         if self.stage == Stage::Asks {
             self.pending =
                 Some(Pending { shares: Vec::new(), marks: Vec::new(), deadline_ns: 0, since: 0 });
@@ -368,18 +381,20 @@ impl Agent {
         }
     }
 
-    /// Lends and gives back what the division of a limit asks for.
+    /// Lends and gives back what the division of a limit asks for. What cannot be done now, since
+    /// there is no room or the borrower has not answered, is looked at again when that changes.
     fn divide(&mut self, now: u64, name: &CompactString) {
         let Some(limit) = self.limits.get_mut(name) else { return };
         let (me, members) = (self.me, &self.settings.members);
         let peers = &mut self.peers;
-        let is_owned = limit.own.is_some() && limit.known.contains_key(&me);
+        let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
         let division =
             limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
-        limit.shares =
-            division.boxes.iter().copied().zip(division.share_bps.iter().copied()).collect();
+        limit.shares.clear();
+        let boxes = division.boxes.iter().copied();
+        limit.shares.extend(boxes.zip(division.share_bps.iter().copied()));
         let owned_bps = place.map_or(0, |place| division.owned_bps[place]);
         let step = owned_bps / STEP;
         let mut lends: Vec<(usize, u64)> = Vec::new();
@@ -408,13 +423,12 @@ impl Agent {
         }
         limit.lenders.retain(|&index| peers[index].borrower.held_bps(name) > 0);
         // Lend less: it is lent until the borrower confirms.
-        let mut must_wait = false;
         for &index in &limit.borrowers {
             let wants = wanted(&lends, index);
             let lender = &mut peers[index].lender;
             let over = lender.lent_bps(name).saturating_sub(wants);
             if over > step || (wants == 0 && over > 0) {
-                must_wait |= !lender.offer(now, name, wants) && lender.is_heard(now);
+                lender.offer(now, name, wants);
             }
         }
         limit.borrowers.retain(|&index| peers[index].lender.has(name));
@@ -435,18 +449,10 @@ impl Agent {
                 continue;
             }
             let given = more.min(room);
-            if given > step || given == more {
-                if lender.offer(now, name, lent + given) {
-                    room -= given;
-                    limit.borrowers.insert(index);
-                } else {
-                    must_wait = true;
-                }
+            if (given > step || given == more) && lender.offer(now, name, lent + given) {
+                room -= given;
+                limit.borrowers.insert(index);
             }
-            must_wait |= given < more;
-        }
-        if must_wait {
-            self.to_divide.insert(name.clone());
         }
         let has_too_much = division.safe_sum_bps > division.limit_bps;
         let differs = limit.known.iter().find(|(_, known)| known.limit_bps != division.limit_bps);
@@ -455,12 +461,12 @@ impl Agent {
         if is_reported {
             return;
         }
-        if let Some((&index, known)) = differs {
-            let own = limit.known[&me].limit_bps;
+        if let Some(&(index, known)) = differs {
+            let own = limit.of(me).map_or(0, |own| own.limit_bps);
             let (at, theirs_bps) = if index == me {
                 let other =
                     limit.known.iter().find(|(_, known)| known.limit_bps == division.limit_bps);
-                other.map_or((index, own), |(&index, known)| (index, known.limit_bps))
+                other.map_or((index, own), |(index, known)| (*index, known.limit_bps))
             } else {
                 (index, known.limit_bps)
             };
@@ -558,7 +564,7 @@ impl Agent {
             if let Some(above) = own.within.and_then(|above| self.below.get_mut(&above)) {
                 above.remove(name);
             }
-            limit.known.remove(&self.me);
+            limit.forget(self.me);
             self.to_divide.insert(name.clone());
             self.gone.push(name.clone());
         }
@@ -568,7 +574,7 @@ impl Agent {
         touched.extend(above);
         for name in &touched {
             if let Some(limit) = self.limits.get_mut(name) {
-                let share_bps = limit.shares.get(&self.me).copied().unwrap_or(0);
+                let share_bps = limit.share_bps(self.me).unwrap_or(0);
                 limit.meter.appraise(share_bps);
             }
         }
@@ -607,13 +613,13 @@ impl Agent {
         if fact.sent_bps > 0 || fact.demand.is_greedy() {
             self.active.insert(name.clone());
         }
-        let told = limit.known.get(&self.me);
+        let told = limit.of(self.me);
         let is_news = told.is_none_or(|told| told.is_other(&fact));
         let is_stale = now.saturating_sub(limit.told_ns) >= FACT_NS;
         let is_detail = told.is_some_and(|told| is_stale && told.moved(&fact));
         if is_news || is_detail {
             if let Some(limit) = self.limits.get_mut(name) {
-                limit.known.insert(self.me, fact);
+                limit.say(self.me, fact);
             }
             self.to_tell.insert(name.clone());
         }
@@ -638,7 +644,7 @@ impl Agent {
         let mut facts = Vec::with_capacity(names.len());
         for name in names {
             let Some(limit) = self.limits.get_mut(&name) else { continue };
-            let Some(known) = limit.known.get(&self.me) else { continue };
+            let Some(known) = limit.of(self.me).copied() else { continue };
             limit.told_ns = now;
             facts.push(known.fact(name));
         }

@@ -5,7 +5,7 @@ use crate::message::Fact;
 use crate::shares::{Claim, Demand, GREEDY, shares};
 use compact_str::CompactString;
 use narrows_snapshot::SharedLimit;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The part of its safe share that a box keeps when it is idle, so that a flow can begin: a 128th.
 const FLOOR: u64 = 128;
@@ -73,8 +73,8 @@ pub(crate) struct Parts {
 /// A shared limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limit {
-    /// What boxes said, this one too, by their indices.
-    pub(crate) known: BTreeMap<usize, Known>,
+    /// What boxes said, this one too, in order of their indices.
+    pub(crate) known: Vec<(usize, Known)>,
     /// What the data plane here says of it, if it has it.
     pub(crate) own: Option<SharedLimit>,
     pub(crate) meter: Meter,
@@ -90,8 +90,8 @@ pub(crate) struct Limit {
     pub(crate) borrowers: BTreeSet<usize>,
     /// The peers from which something is borrowed.
     pub(crate) lenders: BTreeSet<usize>,
-    /// The share of each live box, as last computed.
-    pub(crate) shares: BTreeMap<usize, u64>,
+    /// The share of each live box, as last computed, in the same order.
+    pub(crate) shares: Vec<(usize, u64)>,
     /// Whether the operator was told that boxes differ, or have too much.
     pub(crate) is_reported: bool,
 }
@@ -111,25 +111,51 @@ pub(crate) struct Division {
 }
 
 impl Limit {
+    /// What a box said last.
+    pub(crate) fn of(&self, index: usize) -> Option<&Known> {
+        let place = self.known.binary_search_by_key(&index, |said| said.0).ok()?;
+        Some(&self.known[place].1)
+    }
+
+    /// A box says this. Returns what it said before.
+    pub(crate) fn say(&mut self, index: usize, known: Known) -> Option<Known> {
+        match self.known.binary_search_by_key(&index, |said| said.0) {
+            Ok(place) => Some(std::mem::replace(&mut self.known[place].1, known)),
+            Err(place) => {
+                self.known.insert(place, (index, known));
+                None
+            }
+        }
+    }
+
+    /// A box no longer has the limit.
+    pub(crate) fn forget(&mut self, index: usize) {
+        self.known.retain(|said| said.0 != index);
+    }
+
+    /// The share that a live box should have.
+    pub(crate) fn share_bps(&self, index: usize) -> Option<u64> {
+        let place = self.shares.binary_search_by_key(&index, |share| share.0).ok()?;
+        Some(self.shares[place].1)
+    }
+
     /// The division among the live boxes: weights and maxima by index.
     pub(crate) fn divide(
         &self,
         is_live: impl Fn(usize) -> bool,
         member: impl Fn(usize) -> (u32, Option<u64>),
     ) -> Division {
-        let limit_bps = self.known.values().map(|known| known.limit_bps).min().unwrap_or(0);
+        let all = || self.known.iter().map(|(_, known)| known);
+        let limit_bps = all().map(|known| known.limit_bps).min().unwrap_or(0);
         // The safe share that a box has by the limit of all.
         let by_limit = |known: &Known| part(known.safe_bps, limit_bps, known.limit_bps);
-        let safe_sum_bps = self.known.values().map(by_limit).fold(0, u64::saturating_add);
-        let boxes: Vec<usize> =
-            self.known.keys().copied().filter(|&index| is_live(index)).collect();
-        let own = |index: &usize| {
-            part(by_limit(&self.known[index]), limit_bps, safe_sum_bps.max(limit_bps))
-        };
-        let owned_bps: Vec<u64> = boxes.iter().map(own).collect();
-        let claim = |(&index, &owned): (&usize, &u64)| {
-            let (weight, most_bps) = member(index);
-            let known = &self.known[&index];
+        let safe_sum_bps = all().map(by_limit).fold(0, u64::saturating_add);
+        let own = |known: &Known| part(by_limit(known), limit_bps, safe_sum_bps.max(limit_bps));
+        let live = || self.known.iter().filter(|(index, _)| is_live(*index));
+        let boxes: Vec<usize> = live().map(|(index, _)| *index).collect();
+        let owned_bps: Vec<u64> = live().map(|(_, known)| own(known)).collect();
+        let claim = |((index, known), &owned): (&(usize, Known), &u64)| {
+            let (weight, most_bps) = member(*index);
             Claim {
                 weight,
                 floor_bps: owned / FLOOR,
@@ -138,7 +164,7 @@ impl Limit {
                 demand: known.demand,
             }
         };
-        let claims: Vec<Claim> = boxes.iter().zip(&owned_bps).map(claim).collect();
+        let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();
         let capacity_bps = owned_bps.iter().fold(0, |sum: u64, &owned| sum.saturating_add(owned));
         let share_bps = shares(capacity_bps, &claims);
         Division { boxes, owned_bps, share_bps, safe_sum_bps, limit_bps }

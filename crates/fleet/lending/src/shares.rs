@@ -63,6 +63,9 @@ pub fn shares(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
     let mut left = fill(capacity_bps, claims, &mut given, &goal);
     let mut demanded = vec![0_u64; claims.len()];
     for tier in 0..TIERS {
+        if left == 0 || claims.iter().all(|claim| claim.demand.0[tier] == 0) {
+            continue;
+        }
         for (index, claim) in claims.iter().enumerate() {
             demanded[index] = demanded[index].saturating_add(claim.demand.0[tier]);
             goal[index] = goal[index].max(demanded[index].min(claim.most_bps));

@@ -117,7 +117,7 @@ impl Agent {
         let boxes: Vec<SharerView> = limit
             .known
             .iter()
-            .map(|(&index, known)| {
+            .map(|&(index, known)| {
                 let is_heard = index == self.me || self.peers[index].is_live;
                 let in_force_bps = match (index == self.me, is_heard) {
                     (true, _) => own.in_force_bps,
@@ -128,7 +128,7 @@ impl Agent {
                     name: self.peers[index].member.name.clone(),
                     is_heard,
                     demand_bps: (!known.demand.is_greedy()).then(|| known.demand.total_bps()),
-                    share_bps: limit.shares.get(&index).copied(),
+                    share_bps: limit.share_bps(index),
                     in_force_bps,
                     sent_bps: known.sent_bps,
                 }
@@ -140,8 +140,8 @@ impl Agent {
             at: own.at.to_string(),
             limit_bps: limit
                 .known
-                .values()
-                .map(|known| known.limit_bps)
+                .iter()
+                .map(|(_, known)| known.limit_bps)
                 .min()
                 .unwrap_or(own.limit_bps),
             safe_bps: own.safe_bps,

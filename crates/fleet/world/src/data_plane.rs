@@ -2,149 +2,216 @@
 
 use compact_str::CompactString;
 use narrows_snapshot::{FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, SharedLimit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A shared limit at one box. Traffic is a fluid of the demanded rate.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub(crate) struct Local {
     /// The limit, the safe share and the parts, in bits per second.
     limit_bps: u64,
     safe_bps: u64,
     lent_bps: u64,
     borrowed_bps: u64,
     unset_since_ns: Option<u64>,
-    /// What wants to pass.
-    pub(crate) demand_bps: u64,
-    /// What passed, in bits × 1e9.
+    demand_bps: u64,
+    /// What is in force and what passes, since `since_ns`.
+    now: Rates,
+    since_ns: u64,
+    /// What passed until then, in bits × 1e9.
     sent: u128,
+    /// The cursor of the last change.
     changed: u64,
 }
 
+/// What is in force of a limit at a box, what passes and what would, in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) in_force_bps: u64,
+    pub(crate) passes_bps: u64,
+    pub(crate) demand_bps: u64,
+}
+
 /// A data plane. Times are those of its box's clock.
-#[derive(Clone, Debug)]
-pub struct DataPlane {
-    pub(crate) limits: BTreeMap<CompactString, Local>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DataPlane {
+    limits: BTreeMap<CompactString, Local>,
+    /// Limits that no agent set, by the time since when.
+    unset: BTreeSet<(u64, CompactString)>,
+    /// Limits with traffic.
+    active: BTreeSet<CompactString>,
+    /// The last changes of limits, by cursor.
+    changes: BTreeSet<(u64, CompactString)>,
     deadline_ns: u64,
     cursor: u64,
 }
 
+/// A limit whose rates changed: its name, the rates before and after.
+pub(crate) type Changed = (CompactString, Rates, Rates);
+
 impl Local {
-    /// A limit that is new at `now`.
-    pub(crate) fn new(now: u64, limit_bps: u64, safe_bps: u64) -> Self {
-        Self {
+    fn rates(&self, now: u64, deadline_ns: u64) -> Rates {
+        let deadline_ns = self.unset_since_ns.unwrap_or(deadline_ns);
+        let in_force_bps = if now >= deadline_ns.saturating_add(FLEET_HOLD_NS) {
+            self.safe_bps
+        } else if now >= deadline_ns {
+            self.safe_bps.saturating_sub(self.lent_bps)
+        } else {
+            self.safe_bps.saturating_sub(self.lent_bps) + self.borrowed_bps
+        };
+        let passes_bps = self.demand_bps.min(in_force_bps);
+        Rates { in_force_bps, passes_bps, demand_bps: self.demand_bps }
+    }
+
+    /// Traffic passes until now.
+    fn pass(&mut self, now: u64) {
+        let elapsed = u128::from(now.saturating_sub(self.since_ns));
+        self.sent += u128::from(self.now.passes_bps) * elapsed;
+        self.since_ns = now;
+    }
+}
+
+impl DataPlane {
+    /// A limit is new at `now`.
+    pub(crate) fn add(
+        &mut self,
+        now: u64,
+        name: CompactString,
+        limit_bps: u64,
+        safe_bps: u64,
+    ) -> Changed {
+        let local = Local {
             limit_bps,
             safe_bps,
             lent_bps: safe_bps - safe_bps / FLEET_FLOOR,
             borrowed_bps: 0,
             unset_since_ns: Some(now),
             demand_bps: 0,
+            now: Rates::default(),
+            since_ns: now,
             sent: 0,
             changed: 0,
-        }
-    }
-
-    /// What is in force at `now`, with orders that hold until the deadline.
-    fn in_force_bps(&self, now: u64, deadline_ns: u64) -> u64 {
-        let deadline_ns = self.unset_since_ns.unwrap_or(deadline_ns);
-        if now >= deadline_ns.saturating_add(FLEET_HOLD_NS) {
-            self.safe_bps
-        } else if now >= deadline_ns {
-            self.safe_bps.saturating_sub(self.lent_bps)
-        } else {
-            self.safe_bps.saturating_sub(self.lent_bps) + self.borrowed_bps
-        }
-    }
-
-    /// What passes.
-    fn rate_bps(&self, now: u64, deadline_ns: u64) -> u64 {
-        self.demand_bps.min(self.in_force_bps(now, deadline_ns))
-    }
-}
-
-impl DataPlane {
-    /// One without limits.
-    pub(crate) fn new() -> Self {
-        Self { limits: BTreeMap::new(), deadline_ns: 0, cursor: 1 }
+        };
+        self.limits.insert(name.clone(), local);
+        self.unset.insert((now, name.clone()));
+        self.refresh(now, &name)
     }
 
     /// It starts again, with the same policy and the same traffic: what was ordered is forgotten.
-    pub(crate) fn restart(&mut self, now: u64) {
-        self.deadline_ns = 0;
-        self.cursor = 1;
-        for limit in self.limits.values_mut() {
-            let demand_bps = limit.demand_bps;
-            *limit = Local { demand_bps, ..Local::new(now, limit.limit_bps, limit.safe_bps) };
+    pub(crate) fn restart(&mut self, now: u64) -> Vec<Changed> {
+        let before = std::mem::take(self);
+        let mut changed = Vec::new();
+        for (name, old) in before.limits {
+            let (_, _, _) = self.add(now, name.clone(), old.limit_bps, old.safe_bps);
+            let (_, _, after) = self.demand(now, &name, old.demand_bps);
+            changed.push((name, old.now, after));
         }
+        changed
     }
 
-    /// What is in force of a limit.
-    pub fn in_force_bps(&self, now: u64, name: &str) -> u64 {
-        self.limits.get(name).map_or(0, |limit| limit.in_force_bps(now, self.deadline_ns))
-    }
-
-    /// What passes of a limit.
-    pub fn rate_bps(&self, now: u64, name: &str) -> u64 {
-        self.limits.get(name).map_or(0, |limit| limit.rate_bps(now, self.deadline_ns))
+    /// What is in force and passes, as of the last change.
+    pub(crate) fn rates(&self, name: &str) -> Rates {
+        self.limits.get(name).map_or_else(Rates::default, |limit| limit.now)
     }
 
     /// When what is in force next changes by itself.
     pub(crate) fn next_change(&self, now: u64) -> Option<u64> {
-        let unset = self.limits.values().filter_map(|limit| limit.unset_since_ns);
-        let times = unset
-            .chain([self.deadline_ns])
-            .flat_map(|time| [time, time.saturating_add(FLEET_HOLD_NS)]);
+        let unset = self.unset.first().map(|(time, _)| *time);
+        let times = unset.into_iter().chain([self.deadline_ns]);
+        let times = times.flat_map(|time| [time, time.saturating_add(FLEET_HOLD_NS)]);
         times.filter(|&time| time > now).min()
     }
 
-    /// Traffic passes for `elapsed_ns`, at the rates of `now`.
-    pub(crate) fn pass(&mut self, now: u64, elapsed_ns: u64) {
-        for limit in self.limits.values_mut() {
-            let bps = limit.rate_bps(now, self.deadline_ns);
-            limit.sent += u128::from(bps) * u128::from(elapsed_ns);
+    /// The rates of a limit are those of now.
+    fn refresh(&mut self, now: u64, name: &CompactString) -> Changed {
+        let deadline_ns = self.deadline_ns;
+        let Some(limit) = self.limits.get_mut(name) else {
+            return (name.clone(), Rates::default(), Rates::default());
+        };
+        limit.pass(now);
+        let before = limit.now;
+        limit.now = limit.rates(now, deadline_ns);
+        if limit.now.passes_bps > 0 {
+            self.active.insert(name.clone());
+        } else if self.active.remove(name) {
+            // What was sent until now is a change.
+            self.changes.remove(&(limit.changed, name.clone()));
+            limit.changed = self.cursor + 1;
+            self.changes.insert((limit.changed, name.clone()));
         }
+        (name.clone(), before, limit.now)
+    }
+
+    /// All rates are those of now.
+    pub(crate) fn refresh_all(&mut self, now: u64) -> Vec<Changed> {
+        let names: Vec<CompactString> = self.limits.keys().cloned().collect();
+        let over = |(time, _): &(u64, CompactString)| time.saturating_add(FLEET_HOLD_NS) <= now;
+        self.unset.retain(|unset| !over(unset));
+        names.iter().map(|name| self.refresh(now, name)).collect()
+    }
+
+    /// A demand changes.
+    pub(crate) fn demand(&mut self, now: u64, name: &CompactString, bps: u64) -> Changed {
+        if let Some(limit) = self.limits.get_mut(name) {
+            limit.demand_bps = bps;
+        }
+        self.refresh(now, name)
     }
 
     /// An order arrives.
-    pub(crate) fn order(&mut self, now: u64, order: &FleetOrder) -> FleetFacts {
+    pub(crate) fn order(&mut self, now: u64, order: &FleetOrder) -> (FleetFacts, Vec<Changed>) {
+        let mut changed = Vec::new();
+        self.cursor += 1;
         if order.deadline_ns > now {
+            let was_over = now >= self.deadline_ns;
             self.deadline_ns = order.deadline_ns;
             for share in &order.shares {
-                if let Some(limit) = self.limits.get_mut(&share.name) {
-                    limit.lent_bps = share.lent_bps;
-                    limit.borrowed_bps = share.borrowed_bps;
-                    limit.unset_since_ns = None;
-                    limit.changed = self.cursor + 1;
+                let Some(limit) = self.limits.get_mut(&share.name) else { continue };
+                limit.lent_bps = share.lent_bps;
+                limit.borrowed_bps = share.borrowed_bps;
+                if let Some(since) = limit.unset_since_ns.take() {
+                    self.unset.remove(&(since, share.name.clone()));
                 }
+                self.changes.remove(&(limit.changed, share.name.clone()));
+                limit.changed = self.cursor;
+                self.changes.insert((limit.changed, share.name.clone()));
+                changed.push(self.refresh(now, &share.name));
+            }
+            if was_over {
+                changed.extend(self.refresh_all(now));
             }
         }
-        self.cursor += 1;
-        let since = if order.since >= self.cursor { 0 } else { order.since };
-        let deadline_ns = self.deadline_ns;
-        let changed = self.limits.iter().filter(|(_, limit)| {
-            since == 0 || limit.changed > since || limit.rate_bps(now, deadline_ns) > 0
-        });
-        let limits = changed.map(|(name, limit)| limit.facts(now, name, deadline_ns)).collect();
-        FleetFacts { now_ns: now, deadline_ns, cursor: self.cursor, limits, gone: Vec::new() }
+        let facts = self.facts(now, order.since);
+        (facts, changed)
     }
-}
 
-impl Local {
-    fn facts(&self, now: u64, name: &CompactString, deadline_ns: u64) -> SharedLimit {
-        let in_force_bps = self.in_force_bps(now, deadline_ns);
-        SharedLimit {
-            name: name.clone(),
-            port: "port".into(),
-            at: "1:".into(),
-            limit_bps: self.limit_bps,
-            safe_bps: self.safe_bps,
-            lent_bps: self.lent_bps,
-            borrowed_bps: self.borrowed_bps,
-            in_force_bps,
-            unset_since_ns: self.unset_since_ns,
-            sent_bytes: u64::try_from(self.sent / 8_000_000_000).unwrap_or(u64::MAX),
-            // What is demanded and does not pass waits.
-            backlog_bytes: u64::from(self.demand_bps > in_force_bps) * 1_500,
-            ..SharedLimit::default()
-        }
+    fn facts(&mut self, now: u64, since: u64) -> FleetFacts {
+        let names: BTreeSet<CompactString> = if since == 0 || since >= self.cursor {
+            self.limits.keys().cloned().collect()
+        } else {
+            let changes = self.changes.range((since + 1, CompactString::default())..);
+            changes.map(|(_, name)| name.clone()).chain(self.active.iter().cloned()).collect()
+        };
+        let limits = names.iter().filter_map(|name| {
+            let limit = self.limits.get_mut(name)?;
+            limit.pass(now);
+            Some(SharedLimit {
+                name: name.clone(),
+                port: "port".into(),
+                at: "1:".into(),
+                limit_bps: limit.limit_bps,
+                safe_bps: limit.safe_bps,
+                lent_bps: limit.lent_bps,
+                borrowed_bps: limit.borrowed_bps,
+                in_force_bps: limit.now.in_force_bps,
+                unset_since_ns: limit.unset_since_ns,
+                sent_bytes: u64::try_from(limit.sent / 8_000_000_000).unwrap_or(u64::MAX),
+                // What is demanded and does not pass waits.
+                backlog_bytes: u64::from(limit.demand_bps > limit.now.in_force_bps) * 1_500,
+                ..SharedLimit::default()
+            })
+        });
+        let limits = limits.collect();
+        let (deadline_ns, cursor) = (self.deadline_ns, self.cursor);
+        FleetFacts { now_ns: now, deadline_ns, cursor, limits, gone: Vec::new() }
     }
 }

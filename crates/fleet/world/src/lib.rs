@@ -17,6 +17,5 @@ mod data_plane;
 mod network;
 mod world;
 
-pub use data_plane::DataPlane;
 pub use network::Network;
 pub use world::{BoxId, Fault, Outcome, Place, Settings, World};

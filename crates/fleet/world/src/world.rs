@@ -1,6 +1,6 @@
 //! Boxes, events in true time, and the account of all boxes at once.
 
-use crate::data_plane::{DataPlane, Local};
+use crate::data_plane::{Changed, DataPlane};
 use crate::network::Network;
 use compact_str::CompactString;
 use narrows_lending::{Agent, Event, Member};
@@ -9,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::time::{Duration, Instant};
 
 /// A box, by its number.
 pub type BoxId = usize;
@@ -76,6 +77,8 @@ struct Box {
     /// Counts starts of the agent: what was on its way to an earlier one does not reach this one.
     life: u64,
     stalled_until: u64,
+    /// When the next change of itself is planned for, in true time.
+    wakes_ns: u64,
     /// Whether an order is on its way.
     is_ordering: bool,
 }
@@ -103,30 +106,49 @@ pub struct Outcome {
     pub excess_bps: BTreeMap<CompactString, u64>,
     /// When the excess began first, in nanoseconds of true time.
     pub first_excess_ns: Option<u64>,
-    /// What passed, in bits × 1e9, by limit.
-    pub passed: BTreeMap<CompactString, u128>,
-    /// What could have passed: the least of the limit and all demands together.
-    pub possible: BTreeMap<CompactString, u128>,
+    /// The part of what could have passed that did, of all limits together: of the least of each
+    /// limit and all demands for it.
+    pub used: f64,
     /// Messages sent (once for each receiver), and their bytes.
     pub messages: u64,
     /// Bytes of them.
     pub message_bytes: u64,
     /// Orders that changed something.
     pub orders: u64,
+    /// How long agents took, in real time.
+    pub agent_time: Duration,
     /// What agents told.
     pub events: Vec<(u64, BoxId, Event)>,
 }
 
 impl Outcome {
-    /// The part of what could have passed that did, of all limits together.
-    pub fn used(&self) -> f64 {
-        let sum = |of: &BTreeMap<CompactString, u128>| of.values().sum::<u128>() as f64;
-        sum(&self.passed) / sum(&self.possible).max(1.0)
-    }
-
     /// The largest excess, in bits per second.
     pub fn worst_excess_bps(&self) -> u64 {
         self.excess_bps.values().copied().max().unwrap_or(0)
+    }
+}
+
+/// One limit at all boxes together.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    /// The limit: the largest that a box has.
+    most_bps: u64,
+    in_force_bps: u64,
+    passes_bps: u64,
+    demand_bps: u64,
+    /// Until when it is accounted.
+    until_ns: u64,
+    passed: u128,
+    possible: u128,
+}
+
+impl Account {
+    /// Traffic passes until `now`.
+    fn pass(&mut self, now: u64) {
+        let elapsed = u128::from(now - self.until_ns);
+        self.passed += u128::from(self.passes_bps) * elapsed;
+        self.possible += u128::from(self.demand_bps.min(self.most_bps)) * elapsed;
+        self.until_ns = now;
     }
 }
 
@@ -136,7 +158,7 @@ pub struct World {
     settings: Settings,
     now: u64,
     boxes: Vec<Box>,
-    limits: BTreeMap<CompactString, u64>,
+    limits: BTreeMap<CompactString, Account>,
     /// Events by time; those of one time in the order in which they were made.
     events: BinaryHeap<Reverse<(u64, u64)>>,
     pending: BTreeMap<u64, (BoxId, What)>,
@@ -145,7 +167,6 @@ pub struct World {
     made: u64,
     cut: u64,
     random: Pcg64Mcg,
-    accounted_ns: u64,
     outcome: Outcome,
 }
 
@@ -158,17 +179,18 @@ impl World {
     /// A world at its beginning: data planes begin now, agents a moment later.
     pub fn new(settings: Settings, places: impl Fn(BoxId) -> Vec<Place>) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(settings.seed);
-        let mut limits: BTreeMap<CompactString, u64> = BTreeMap::new();
+        let mut limits: BTreeMap<CompactString, Account> = BTreeMap::new();
         let mut boxes = Vec::new();
         for id in 0..settings.boxes {
             let clock_offset_ns = random.random_range(1..1_000_000_000_000);
             let drift = i64::from(settings.drift_ppm);
-            let mut data_plane = DataPlane::new();
+            let mut data_plane = DataPlane::default();
             for place in places(id) {
-                let local = Local::new(clock_offset_ns, place.limit_bps, place.safe_bps);
-                data_plane.limits.insert(place.name.clone(), local);
-                let limit = limits.entry(place.name).or_insert(place.limit_bps);
-                *limit = place.limit_bps.max(*limit);
+                let limit = limits.entry(place.name.clone()).or_default();
+                limit.most_bps = place.limit_bps.max(limit.most_bps);
+                let added =
+                    data_plane.add(clock_offset_ns, place.name, place.limit_bps, place.safe_bps);
+                limit.in_force_bps += added.2.in_force_bps;
             }
             boxes.push(Box {
                 data_plane,
@@ -177,6 +199,7 @@ impl World {
                 agent: None,
                 life: 0,
                 stalled_until: 0,
+                wakes_ns: 0,
                 is_ordering: false,
             });
         }
@@ -192,7 +215,6 @@ impl World {
             made: 0,
             cut: 0,
             random,
-            accounted_ns: 0,
             outcome: Outcome::default(),
         };
         for id in 0..world.boxes.len() {
@@ -210,7 +232,7 @@ impl World {
 
     /// What is in force of a limit at a box.
     pub fn in_force_bps(&self, id: BoxId, limit: &str) -> u64 {
-        self.boxes[id].data_plane.in_force_bps(self.clock(id), limit)
+        self.boxes[id].data_plane.rates(limit).in_force_bps
     }
 
     /// The agent of a box, if it runs.
@@ -240,11 +262,14 @@ impl World {
 
     /// Forgets what passed and could have passed, so that a measurement begins now.
     pub fn begin_measurement(&mut self) {
-        self.outcome.passed.clear();
-        self.outcome.possible.clear();
+        for limit in self.limits.values_mut() {
+            limit.pass(self.now);
+            (limit.passed, limit.possible) = (0, 0);
+        }
         self.outcome.messages = 0;
         self.outcome.message_bytes = 0;
         self.outcome.orders = 0;
+        self.outcome.agent_time = Duration::ZERO;
     }
 
     /// Runs until `until`, in true time.
@@ -255,13 +280,17 @@ impl World {
             }
             self.events.pop();
             let Some((id, what)) = self.pending.remove(&number) else { continue };
-            self.account(time);
             self.now = time;
             self.happen(id, what);
-            self.add_up();
         }
-        self.account(until);
         self.now = until;
+        let (mut passed, mut possible) = (0, 0);
+        for limit in self.limits.values_mut() {
+            limit.pass(until);
+            passed += limit.passed;
+            possible += limit.possible;
+        }
+        self.outcome.used = passed as f64 / (possible as f64).max(1.0);
     }
 
     fn clock(&self, id: BoxId) -> u64 {
@@ -286,44 +315,31 @@ impl World {
 
     fn wake_at_change(&mut self, id: BoxId) {
         if let Some(local) = self.boxes[id].data_plane.next_change(self.clock(id)) {
+            // A deadline that was put off since is looked at when it would have come.
             let time = self.true_time(id, local);
-            self.at(time, id, What::Change);
-        }
-    }
-
-    /// Traffic passes until `time`, at the rates of now.
-    fn account(&mut self, time: u64) {
-        let elapsed = time.saturating_sub(self.accounted_ns);
-        if elapsed == 0 {
-            return;
-        }
-        for (limit, &most) in &self.limits {
-            let (mut passes, mut wanted) = (0_u64, 0_u64);
-            for (id, this) in self.boxes.iter().enumerate() {
-                passes += this.data_plane.rate_bps(self.clock(id), limit);
-                wanted += this.data_plane.limits.get(limit).map_or(0, |limit| limit.demand_bps);
+            let planned = self.boxes[id].wakes_ns;
+            if planned <= self.now || time < planned {
+                self.boxes[id].wakes_ns = time;
+                self.at(time, id, What::Change);
             }
-            let elapsed = u128::from(elapsed);
-            *self.outcome.passed.entry(limit.clone()).or_default() += u128::from(passes) * elapsed;
-            *self.outcome.possible.entry(limit.clone()).or_default() +=
-                u128::from(wanted.min(most)) * elapsed;
         }
-        for id in 0..self.boxes.len() {
-            let clock = self.clock(id);
-            self.boxes[id].data_plane.pass(clock, elapsed);
-        }
-        self.accounted_ns = time;
     }
 
-    /// Holds the sum of what is in force against each limit.
-    fn add_up(&mut self) {
-        for (limit, &most) in &self.limits {
-            let clocks = (0..self.boxes.len()).map(|id| (id, self.clock(id)));
-            let in_force =
-                clocks.map(|(id, clock)| self.boxes[id].data_plane.in_force_bps(clock, limit));
-            let excess = in_force.sum::<u64>().saturating_sub(most);
+    /// Rates changed at a box: holds the sum of what is in force against each limit.
+    fn account(&mut self, changed: Vec<Changed>) {
+        // Of what changes at one moment, only the end counts.
+        for (name, before, after) in &changed {
+            let Some(limit) = self.limits.get_mut(name) else { continue };
+            limit.pass(self.now);
+            limit.in_force_bps = limit.in_force_bps + after.in_force_bps - before.in_force_bps;
+            limit.passes_bps = limit.passes_bps + after.passes_bps - before.passes_bps;
+            limit.demand_bps = limit.demand_bps + after.demand_bps - before.demand_bps;
+        }
+        for (name, ..) in changed {
+            let Some(limit) = self.limits.get(&name) else { continue };
+            let excess = limit.in_force_bps.saturating_sub(limit.most_bps);
             if excess > 0 {
-                let worst = self.outcome.excess_bps.entry(limit.clone()).or_default();
+                let worst = self.outcome.excess_bps.entry(name).or_default();
                 *worst = excess.max(*worst);
                 self.outcome.first_excess_ns.get_or_insert(self.now);
             }
@@ -350,22 +366,29 @@ impl World {
             What::Turn { life } if life == self.boxes[id].life => self.turn(id),
             What::Order { life } => self.order(id, life),
             What::Answer { life } if life == self.boxes[id].life => self.answer(id),
-            What::Turn { .. } | What::Answer { .. } | What::Change => {}
+            What::Turn { .. } | What::Answer { .. } => {}
+            What::Change => {
+                let changed = self.boxes[id].data_plane.refresh_all(clock);
+                self.account(changed);
+                self.wake_at_change(id);
+            }
             What::Message { from, bytes } => {
                 let Some(agent) = &mut self.boxes[id].agent else { return };
                 // What is wrong with a message is among the agent's events.
+                let began = Instant::now();
                 let _ = agent.on_message(clock, &name(from), &bytes);
+                self.outcome.agent_time += began.elapsed();
                 self.tell(id);
                 self.plan_turn(id);
             }
             What::Restart => {
-                self.boxes[id].data_plane.restart(clock);
+                let changed = self.boxes[id].data_plane.restart(clock);
+                self.account(changed);
                 self.wake_at_change(id);
             }
             What::Demand { name, bps } => {
-                if let Some(limit) = self.boxes[id].data_plane.limits.get_mut(&name) {
-                    limit.demand_bps = bps;
-                }
+                let changed = self.boxes[id].data_plane.demand(clock, &name, bps);
+                self.account(vec![changed]);
             }
             What::Cut(mask) => self.cut = mask,
             What::Kill { back_ns } => {
@@ -420,7 +443,9 @@ impl World {
         if agent.next_turn(clock) > clock {
             return;
         }
+        let began = Instant::now();
         let order = agent.order(clock);
+        self.outcome.agent_time += began.elapsed();
         this.is_ordering = true;
         let life = this.life;
         self.outcome.orders += u64::from(!order.shares.is_empty());
@@ -434,7 +459,8 @@ impl World {
     fn order(&mut self, id: BoxId, life: u64) {
         let Some(order) = self.orders.remove(&id) else { return };
         let clock = self.clock(id);
-        let facts = self.boxes[id].data_plane.order(clock, &order);
+        let (facts, changed) = self.boxes[id].data_plane.order(clock, &order);
+        self.account(changed);
         self.wake_at_change(id);
         self.answers.insert(id, facts);
         let delay = self.random.random_range(0..=self.settings.order_ns);
@@ -447,7 +473,10 @@ impl World {
         let this = &mut self.boxes[id];
         let Some(agent) = &mut this.agent else { return };
         this.is_ordering = false;
-        for outgoing in agent.answered(clock, &facts) {
+        let began = Instant::now();
+        let published = agent.answered(clock, &facts);
+        self.outcome.agent_time += began.elapsed();
+        for outgoing in published {
             let to = |other: BoxId| outgoing.to.as_ref().is_none_or(|to| *to == name(other));
             for other in (0..self.boxes.len()).filter(|&other| other != id && to(other)) {
                 self.outcome.messages += 1;

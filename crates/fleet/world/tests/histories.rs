@@ -112,7 +112,7 @@ fn used(boxes: usize, delay_ms: u64) -> f64 {
     world.begin_measurement();
     world.run(70_000 * MS);
     assert_eq!(world.outcome().worst_excess_bps(), 0);
-    world.outcome().used()
+    world.outcome().used
 }
 
 #[test]
