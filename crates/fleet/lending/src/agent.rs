@@ -102,6 +102,8 @@ pub struct Agent {
     repeated_ns: u64,
     reports: u64,
     reported_ns: u64,
+    /// When facts were last told.
+    told_ns: u64,
     /// When the last turn began.
     turn_ns: u64,
     /// Whether something changed that the next turn should not wait for: a loan, or this box's own
@@ -147,6 +149,7 @@ impl Agent {
             repeated_ns: 0,
             reports: 0,
             reported_ns: 0,
+            told_ns: 0,
             turn_ns: now,
             is_urgent: true,
             has_news: false,
@@ -164,7 +167,7 @@ impl Agent {
     pub fn next_turn(&self, _now: u64) -> u64 {
         let interval = self.settings.interval_ns;
         let soon = if self.is_urgent {
-            interval / 16
+            interval / 8
         } else if self.has_news {
             interval / 4
         } else {
@@ -638,9 +641,17 @@ impl Agent {
             let own = self.limits.iter().filter(|(_, limit)| limit.own.is_some());
             self.to_repeat = own.map(|(name, _)| name.clone()).collect();
         }
-        let repeated = self.to_repeat.len().min(REPEATS_MAX);
-        let mut names = std::mem::take(&mut self.to_tell);
-        names.extend(self.to_repeat.drain(..repeated));
+        // Two reports for each interval: what changes meanwhile waits for the next one.
+        let may_report = now.saturating_sub(self.told_ns) >= self.settings.interval_ns / 2;
+        let mut names = BTreeSet::new();
+        if may_report {
+            let repeated = self.to_repeat.len().min(REPEATS_MAX);
+            names = std::mem::take(&mut self.to_tell);
+            names.extend(self.to_repeat.drain(..repeated));
+        }
+        if !names.is_empty() {
+            self.told_ns = now;
+        }
         let mut facts = Vec::with_capacity(names.len());
         for name in names {
             let Some(limit) = self.limits.get_mut(&name) else { continue };

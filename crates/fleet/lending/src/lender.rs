@@ -187,7 +187,8 @@ impl Lender {
         !self.waiting.is_empty()
     }
 
-    /// The borrower said what it has. Returns the names of which less is lent than before.
+    /// The borrower said what it has. Returns the names of which less is lent than before, or of
+    /// which an offer can be made again.
     pub fn confirm(&mut self, held: &Held) -> Vec<CompactString> {
         // An answer that an earlier one overtook says nothing about now.
         let is_of_now = held.version >= self.confirmed && held.version <= self.newest;
@@ -195,15 +196,20 @@ impl Lender {
             return Vec::new();
         }
         self.confirmed = held.version;
+        let mut confirmed: Vec<CompactString> = Vec::new();
         let mut changed = Vec::new();
-        let confirmed = self.waiting.partition_point(|(version, _)| *version <= held.version);
-        for (version, name) in self.waiting.drain(..confirmed) {
+        let waited = self.waiting.partition_point(|(version, _)| *version <= held.version);
+        for (version, name) in self.waiting.drain(..waited) {
             let Some(loan) = self.loans.get_mut(&name) else { continue };
+            let (lent_bps, was_full) = (loan.lent_bps(), loan.offers.len() == OFFERS_MAX);
             let of_loan = loan.offers.partition_point(|offer| offer.0 <= version);
             if let Some((_, bps)) = loan.offers.drain(..of_loan).next_back() {
                 loan.confirmed_bps = bps;
             }
-            changed.push(name);
+            if loan.lent_bps() < lent_bps || was_full {
+                changed.push(name.clone());
+            }
+            confirmed.push(name);
         }
         for (name, bps) in &held.returned {
             let Some(loan) = self.loans.get_mut(name) else { continue };
@@ -212,7 +218,7 @@ impl Lender {
                 changed.push(name.clone());
             }
         }
-        for name in &changed {
+        for name in confirmed.iter().chain(&changed) {
             // A borrower that gave something back waits for an offer that says the same: then both
             // sides forget the return.
             let is_over = self.loans.get(name).is_some_and(|loan| loan.lent_bps() == 0);
