@@ -205,10 +205,11 @@ impl Agent {
             Speaker::Known => {}
             speaker @ (Speaker::First | Speaker::Later) => {
                 let peer = &mut self.peers[index];
-                peer.incarnation = Some(message.incarnation);
-                peer.report = None;
-                peer.misses = false;
+                peer.begin(message.incarnation);
                 let over = peer.lender.restarted();
+                for limit in self.limits.values_mut() {
+                    limit.begin(index);
+                }
                 self.ended(over);
                 if speaker == Speaker::Later {
                     self.event(Event::Restarted(from.to_owned()));
@@ -224,7 +225,7 @@ impl Agent {
             self.event(Event::Heard(from.to_owned()));
         }
         match message.body {
-            Body::Report(report) => self.report(index, report),
+            Body::Report(report) => self.report(now, index, report),
             Body::Loans(loans) if loans.to == self.incarnation => {
                 self.loans(now, index, message.incarnation, loans)
             }
@@ -233,20 +234,18 @@ impl Agent {
         Ok(())
     }
 
-    fn report(&mut self, index: usize, report: Report) {
-        let peer = &mut self.peers[index];
-        let expected = peer.report.map_or(1, |last| last + 1);
-        if report.number < expected {
-            return;
-        }
-        peer.misses |= report.number > expected;
-        peer.report = Some(report.number);
+    fn report(&mut self, now: u64, index: usize, report: Report) {
+        self.peers[index].reported(now, report.number);
         for fact in &report.facts {
             if !self.limits.contains_key(&fact.name) && self.limits.len() >= LIMITS_MAX {
                 continue;
             }
             let limit = self.limits.entry(fact.name.clone()).or_default();
-            let known = Known::from(fact);
+            let known = Known::of(fact, report.number);
+            // What a later report said holds.
+            if limit.of(index).is_some_and(|later| later.report > known.report) {
+                continue;
+            }
             let before = limit.say(index, known);
             let is_new = before.is_none_or(|before| {
                 (before.limit_bps, before.safe_bps, before.demand)
@@ -259,6 +258,9 @@ impl Agent {
         }
         for name in report.gone {
             let Some(limit) = self.limits.get_mut(&name) else { continue };
+            if limit.of(index).is_some_and(|later| later.report > report.number) {
+                continue;
+            }
             limit.forget(index);
             if limit.known.is_empty() && limit.lenders.is_empty() && limit.borrowers.is_empty() {
                 self.limits.remove(&name);
@@ -392,8 +394,9 @@ impl Agent {
         let peers = &mut self.peers;
         let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
-        let division =
-            limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
+        let division = limit.divide(first_of(name), is_live, |index| {
+            (members[index].weight, members[index].most_bps)
+        });
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
         limit.shares.clear();
         let boxes = division.boxes.iter().copied();
@@ -612,6 +615,7 @@ impl Agent {
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
+            report: 0,
         };
         if fact.sent_bps > 0 || fact.demand.is_greedy() {
             self.active.insert(name.clone());
@@ -691,4 +695,11 @@ impl Agent {
         }
         self.events.push_back(event);
     }
+}
+
+/// The box that keeps what it owns first, of a limit of this name: another one for each limit, and
+/// the same on all boxes (FNV-1a).
+fn first_of(name: &str) -> usize {
+    let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    name.bytes().fold(0x811c_9dc5, hash) as usize
 }

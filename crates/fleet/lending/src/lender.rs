@@ -177,8 +177,8 @@ impl Lender {
         Some(Lend { generation: self.generation, echo, offers })
     }
 
-    /// A number that grows with each offer.
-    pub fn newest(&self) -> u64 {
+    /// How many offers were made so far.
+    pub fn offers_made(&self) -> u64 {
         self.made
     }
 

@@ -18,16 +18,20 @@ pub(crate) struct Known {
     pub(crate) in_force_bps: u64,
     pub(crate) sent_bps: u64,
     pub(crate) demand: Demand,
+    /// The number of the report that said so.
+    pub(crate) report: u64,
 }
 
-impl From<&Fact> for Known {
-    fn from(fact: &Fact) -> Self {
+impl Known {
+    /// What a report said.
+    pub(crate) fn of(fact: &Fact, report: u64) -> Self {
         Self {
             limit_bps: fact.limit_bps,
             safe_bps: fact.safe_bps,
             in_force_bps: fact.in_force_bps,
             sent_bps: fact.sent_bps,
             demand: fact.demand,
+            report,
         }
     }
 }
@@ -128,6 +132,13 @@ impl Limit {
         }
     }
 
+    /// Another agent speaks for a box, whose reports begin anew.
+    pub(crate) fn begin(&mut self, index: usize) {
+        if let Ok(place) = self.known.binary_search_by_key(&index, |said| said.0) {
+            self.known[place].1.report = 0;
+        }
+    }
+
     /// A box no longer has the limit.
     pub(crate) fn forget(&mut self, index: usize) {
         self.known.retain(|said| said.0 != index);
@@ -139,9 +150,10 @@ impl Limit {
         Some(self.shares[place].1)
     }
 
-    /// The division among the live boxes: weights and maxima by index.
+    /// The division among the live boxes: weights and maxima by index. `first` as for [`shares`].
     pub(crate) fn divide(
         &self,
+        first: usize,
         is_live: impl Fn(usize) -> bool,
         member: impl Fn(usize) -> (u32, Option<u64>),
     ) -> Division {
@@ -158,6 +170,7 @@ impl Limit {
             let (weight, most_bps) = member(*index);
             Claim {
                 weight,
+                owned_bps: owned,
                 floor_bps: owned / FLOOR,
                 // A box keeps what it owns, whatever others allow it.
                 most_bps: most_bps.map_or(u64::MAX, |most| most.max(owned)),
@@ -166,7 +179,7 @@ impl Limit {
         };
         let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();
         let capacity_bps = owned_bps.iter().fold(0, |sum: u64, &owned| sum.saturating_add(owned));
-        let share_bps = shares(capacity_bps, &claims);
+        let share_bps = shares(capacity_bps, &claims, first);
         Division { boxes, owned_bps, share_bps, safe_sum_bps, limit_bps }
     }
 }

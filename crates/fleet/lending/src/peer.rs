@@ -4,10 +4,17 @@ use crate::borrower::Borrower;
 use crate::lender::Lender;
 use crate::message::{Body, Held, Loans, Message};
 use crate::settings::Member;
+use std::collections::BTreeMap;
 
 /// How long an offer waits for confirmation before it is sent again, in nanoseconds: 200 ms. The
 /// transport is reliable but for failures.
 const REPEAT_NS: u64 = 200_000_000;
+
+/// How long a report that is missing may be on its way, in nanoseconds: half a second.
+const LATE_NS: u64 = 500_000_000;
+
+/// The most reports that may be missing before all are asked for.
+const MISSING_MAX: u64 = 64;
 
 /// Another box.
 #[derive(Clone, Debug)]
@@ -19,8 +26,10 @@ pub(crate) struct Peer {
     pub(crate) heard_ns: Option<u64>,
     /// Whether it was heard within a lease.
     pub(crate) is_live: bool,
-    /// The number of its last report.
-    pub(crate) report: Option<u64>,
+    /// The largest number of its reports.
+    pub(crate) report: u64,
+    /// Reports below it that did not arrive, and since when they are missed.
+    missing: BTreeMap<u64, u64>,
     /// Whether it should repeat its facts: a report is missing. Cleared when it was asked.
     pub(crate) misses: bool,
     pub(crate) lender: Lender,
@@ -53,7 +62,8 @@ impl Peer {
             incarnation: None,
             heard_ns: None,
             is_live: false,
-            report: None,
+            report: 0,
+            missing: BTreeMap::new(),
             misses: false,
             lender: Lender::new(lease_ns),
             borrower: Borrower::new(lease_ns),
@@ -75,20 +85,47 @@ impl Peer {
         }
     }
 
+    /// Another agent of this box speaks: its reports begin anew.
+    pub(crate) fn begin(&mut self, incarnation: u64) {
+        self.incarnation = Some(incarnation);
+        self.report = 0;
+        self.missing.clear();
+        self.misses = false;
+    }
+
+    /// A report of this number arrived. Others may have been lost, or be late.
+    pub(crate) fn reported(&mut self, now: u64, number: u64) {
+        self.missing.remove(&number);
+        if number <= self.report {
+            return;
+        }
+        if number - self.report > MISSING_MAX {
+            self.missing.clear();
+            self.misses = true;
+        } else {
+            self.missing.extend((self.report + 1..number).map(|missing| (missing, now)));
+        }
+        self.report = number;
+    }
+
     /// What is to be said to it about loans now, if anything. `pulse_ns` is how long it waits at
     /// most for the renewal of a lease.
     pub(crate) fn loans(&mut self, now: u64, incarnation: u64, pulse_ns: u64) -> Option<Message> {
         let to = self.incarnation?;
+        if self.missing.first_key_value().is_some_and(|(_, since)| now >= since + LATE_NS) {
+            self.missing.clear();
+            self.misses = true;
+        }
         let held = self.borrower.held();
         let since = now.saturating_sub(self.wrote_ns);
-        let has_news = self.lender.newest() > self.offered || held != self.told || self.misses;
+        let has_news = self.lender.offers_made() > self.offered || held != self.told || self.misses;
         let is_used = self.lender.is_used() || self.borrower.is_used();
         let is_due = (is_used && since >= pulse_ns) || (self.lender.waits() && since >= REPEAT_NS);
         if !has_news && !is_due {
             return None;
         }
         self.wrote_ns = now;
-        self.offered = self.lender.newest();
+        self.offered = self.lender.offers_made();
         self.told = held.clone();
         let lend = self.lender.lend(now);
         let repeat = std::mem::take(&mut self.misses);

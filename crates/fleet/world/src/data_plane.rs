@@ -29,6 +29,8 @@ pub(crate) struct Rates {
     pub(crate) in_force_bps: u64,
     pub(crate) passes_bps: u64,
     pub(crate) demand_bps: u64,
+    /// What would pass of the safe share.
+    pub(crate) divided_bps: u64,
 }
 
 /// A data plane. Times are those of its box's clock.
@@ -59,7 +61,8 @@ impl Local {
             self.safe_bps.saturating_sub(self.lent_bps) + self.borrowed_bps
         };
         let passes_bps = self.demand_bps.min(in_force_bps);
-        Rates { in_force_bps, passes_bps, demand_bps: self.demand_bps }
+        let divided_bps = self.demand_bps.min(self.safe_bps);
+        Rates { in_force_bps, passes_bps, demand_bps: self.demand_bps, divided_bps }
     }
 
     /// Traffic passes until now.

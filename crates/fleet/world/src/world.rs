@@ -109,6 +109,8 @@ pub struct Outcome {
     /// The part of what could have passed that did, of all limits together: of the least of each
     /// limit and all demands for it.
     pub used: f64,
+    /// The same where each box has its safe share, always, and nothing is lent.
+    pub divided: f64,
     /// Messages sent (once for each receiver), and their bytes.
     pub messages: u64,
     /// Bytes of them.
@@ -136,10 +138,13 @@ struct Account {
     in_force_bps: u64,
     passes_bps: u64,
     demand_bps: u64,
+    /// What would pass if each box had its safe share, always.
+    divided_bps: u64,
     /// Until when it is accounted.
     until_ns: u64,
     passed: u128,
     possible: u128,
+    divided: u128,
 }
 
 impl Account {
@@ -147,6 +152,7 @@ impl Account {
     fn pass(&mut self, now: u64) {
         let elapsed = u128::from(now - self.until_ns);
         self.passed += u128::from(self.passes_bps) * elapsed;
+        self.divided += u128::from(self.divided_bps) * elapsed;
         self.possible += u128::from(self.demand_bps.min(self.most_bps)) * elapsed;
         self.until_ns = now;
     }
@@ -264,7 +270,7 @@ impl World {
     pub fn begin_measurement(&mut self) {
         for limit in self.limits.values_mut() {
             limit.pass(self.now);
-            (limit.passed, limit.possible) = (0, 0);
+            (limit.passed, limit.possible, limit.divided) = (0, 0, 0);
         }
         self.outcome.messages = 0;
         self.outcome.message_bytes = 0;
@@ -284,13 +290,15 @@ impl World {
             self.happen(id, what);
         }
         self.now = until;
-        let (mut passed, mut possible) = (0, 0);
+        let (mut passed, mut possible, mut divided) = (0, 0, 0);
         for limit in self.limits.values_mut() {
             limit.pass(until);
             passed += limit.passed;
             possible += limit.possible;
+            divided += limit.divided;
         }
         self.outcome.used = passed as f64 / (possible as f64).max(1.0);
+        self.outcome.divided = divided as f64 / (possible as f64).max(1.0);
     }
 
     fn clock(&self, id: BoxId) -> u64 {
@@ -334,6 +342,7 @@ impl World {
             limit.in_force_bps = limit.in_force_bps + after.in_force_bps - before.in_force_bps;
             limit.passes_bps = limit.passes_bps + after.passes_bps - before.passes_bps;
             limit.demand_bps = limit.demand_bps + after.demand_bps - before.demand_bps;
+            limit.divided_bps = limit.divided_bps + after.divided_bps - before.divided_bps;
         }
         for (name, ..) in changed {
             let Some(limit) = self.limits.get(&name) else { continue };
