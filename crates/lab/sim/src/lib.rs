@@ -27,6 +27,7 @@ pub mod accepted;
 pub mod engine;
 pub mod estimator;
 pub mod fabric;
+pub mod fleet;
 pub mod measure;
 pub mod report;
 pub mod scenario;

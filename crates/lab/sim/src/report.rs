@@ -7,6 +7,7 @@
 mod chart;
 pub mod estimator;
 pub mod fabric;
+pub mod fleet;
 mod groups;
 mod json;
 mod numbers;

@@ -10,10 +10,10 @@
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
-//! A file with a table `[fabric]`, `[estimator]`, `[star]` or `[tree]` is of another kind: a
-//! network of hosts (`fabric.rs`), a host whose destinations' rates are estimated (`estimator.rs`),
-//! hosts that send to one (`star.rs`), applications below a tree of classes (`tree.rs`). An
-//! [`Experiment`] is a scenario of any kind.
+//! A file with a table `[fabric]`, `[estimator]`, `[star]`, `[tree]` or `[fleet]` is of another
+//! kind: a network of hosts (`fabric.rs`), a host whose destinations' rates are estimated
+//! (`estimator.rs`), hosts that send to one (`star.rs`), applications below a tree of classes
+//! (`tree.rs`), boxes that share a limit (`fleet.rs`). An [`Experiment`] is a scenario of any kind.
 //!
 //! *Principles.* Unknown keys are errors, with the line and a suggestion. No input panics.
 //! Everything random follows from `run.seed`; all strategies of a point get the same seed, and so
@@ -29,6 +29,7 @@ mod estimator;
 mod experiment;
 mod fabric;
 mod file;
+mod fleet;
 mod headers;
 mod machine;
 mod overridden;
@@ -45,6 +46,7 @@ pub use error::ScenarioError;
 pub use estimator::EstimatorScenario;
 pub use experiment::{Experiment, Results};
 pub use fabric::{FabricPaper, FabricScenario};
+pub use fleet::FleetScenario;
 pub use paths::Override;
 pub use runner::{Finished, RunError, Runs, run};
 pub use star::{StarPaper, StarScenario};

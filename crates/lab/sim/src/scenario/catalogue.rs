@@ -70,6 +70,9 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
 
 /// Those of other kinds, behind the others.
 const OTHERS: &[(&str, &str)] = scenarios![
+    "fleet-faults",
+    "fleet-move",
+    "fleet-wake",
     "flowbundler-fabric",
     "flowbundler-batching",
     "flowbundler-estimator",

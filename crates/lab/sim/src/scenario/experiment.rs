@@ -1,7 +1,8 @@
 //! What `narrows sim` runs: a scenario of one shaper, or of one of the smaller kinds.
 
+use super::TreeScenario;
 use super::overridden::has_table;
-use super::{About, EstimatorScenario, FabricScenario, Scenario, StarScenario, TreeScenario};
+use super::{About, EstimatorScenario, FabricScenario, FleetScenario, Scenario, StarScenario};
 use super::{Finished, Override, RunError, Runs, ScenarioError, runner};
 use crate::report;
 use serde_json::Value;
@@ -19,6 +20,8 @@ pub enum Experiment {
     Star(StarScenario),
     /// Applications that send through a tree of classes.
     Tree(TreeScenario),
+    /// Boxes that share a limit.
+    Fleet(FleetScenario),
 }
 
 /// The outcome of one.
@@ -34,6 +37,8 @@ pub enum Results<'a> {
     Star(Finished<'a, StarScenario>),
     /// Of a tree of classes.
     Tree(Finished<'a, TreeScenario>),
+    /// Of boxes that share a limit.
+    Fleet(Finished<'a, FleetScenario>),
 }
 
 impl Experiment {
@@ -50,6 +55,8 @@ impl Experiment {
             StarScenario::read(name, text, overrides).map(Self::Star)
         } else if has_table(text, "tree") {
             TreeScenario::read(name, text, overrides).map(Self::Tree)
+        } else if has_table(text, "fleet") {
+            FleetScenario::read(name, text, overrides).map(Self::Fleet)
         } else {
             Scenario::read(name, text, overrides).map(Self::Shaper)
         }
@@ -63,6 +70,7 @@ impl Experiment {
             Self::Estimator(scenario) => scenario.about(),
             Self::Star(scenario) => scenario.about(),
             Self::Tree(scenario) => scenario.about(),
+            Self::Fleet(scenario) => scenario.about(),
         }
     }
 
@@ -74,6 +82,7 @@ impl Experiment {
             Self::Estimator(scenario) => &mut scenario.about,
             Self::Star(scenario) => &mut scenario.about,
             Self::Tree(scenario) => &mut scenario.about,
+            Self::Fleet(scenario) => &mut scenario.about,
         };
         about.name = name;
     }
@@ -86,6 +95,7 @@ impl Experiment {
             Self::Estimator(scenario) => scenario.count(),
             Self::Star(scenario) => scenario.count(),
             Self::Tree(scenario) => scenario.count(),
+            Self::Fleet(scenario) => scenario.count(),
         }
     }
 
@@ -120,6 +130,7 @@ impl Experiment {
             Self::Estimator(it) => run_until(it, jobs, progress, stop).map(Results::Estimator),
             Self::Star(it) => run_until(it, jobs, progress, stop).map(Results::Star),
             Self::Tree(it) => run_until(it, jobs, progress, stop).map(Results::Tree),
+            Self::Fleet(it) => run_until(it, jobs, progress, stop).map(Results::Fleet),
         }
     }
 }
@@ -133,6 +144,7 @@ impl Results<'_> {
             Self::Estimator(finished) => finished.outcomes.len(),
             Self::Star(finished) => finished.outcomes.len(),
             Self::Tree(finished) => finished.outcomes.len(),
+            Self::Fleet(finished) => finished.outcomes.len(),
         }
     }
 
@@ -144,6 +156,7 @@ impl Results<'_> {
             Self::Estimator(finished) => report::estimator::table(finished),
             Self::Star(finished) => report::star::table(finished),
             Self::Tree(finished) => report::tree::table(finished),
+            Self::Fleet(finished) => report::fleet::table(finished),
         }
     }
 
@@ -155,6 +168,7 @@ impl Results<'_> {
             Self::Estimator(finished) => report::estimator::json(finished),
             Self::Star(finished) => report::star::json(finished),
             Self::Tree(finished) => report::tree::json(finished),
+            Self::Fleet(finished) => report::fleet::json(finished),
         }
     }
 
@@ -162,7 +176,11 @@ impl Results<'_> {
     pub fn page(&self) -> Option<String> {
         match self {
             Self::Shaper(finished) => Some(report::page(finished)),
-            Self::Fabric(_) | Self::Estimator(_) | Self::Star(_) | Self::Tree(_) => None,
+            Self::Fabric(_)
+            | Self::Estimator(_)
+            | Self::Star(_)
+            | Self::Tree(_)
+            | Self::Fleet(_) => None,
         }
     }
 }
