@@ -21,8 +21,8 @@ use narrows_units::Rate;
 use std::fmt;
 use std::sync::Arc;
 
-/// The least rate in force: what a qdisc can be given.
-const LEAST: Rate = Rate::from_bits_per_sec(8);
+/// The least rate that can be in force.
+pub const FLEET_LEAST: Rate = Rate::from_bits_per_sec(8);
 
 /// The name of a shared limit: 1 to 63 letters, digits, `-`, `_` and `.`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -99,7 +99,7 @@ impl Fleet {
             SafeShare::Boxes(0) => refuse(format!(
                 "{name}: boxes 0 are none: say how many share the {of}, as boxes 2."
             )),
-            _ if self.safe_share(limit) < LEAST => refuse(format!(
+            _ if self.safe_share(limit) < FLEET_LEAST => refuse(format!(
                 "{name}: the share of this box in {limit} lets nothing pass: give at least 8bit, or \
                  fewer boxes."
             )),
@@ -185,7 +185,7 @@ impl HtbParams {
         let [assured, whole, part] =
             [self.assured(), self.ceil, ceil].map(|rate| u128::from(rate.bits_per_sec()));
         let rate = u64::try_from(assured * part / whole.max(1)).unwrap_or(u64::MAX);
-        let rate = Rate::from_bits_per_sec(rate).max(LEAST).min(ceil);
+        let rate = Rate::from_bits_per_sec(rate).max(FLEET_LEAST).min(ceil);
         Self { rate, ceil, quantum: Some(quantum), ..self.clone() }
     }
 }
@@ -254,11 +254,10 @@ impl PortPolicy {
         configured: &Self,
         in_force: &impl Fn(&FleetName, &FleetLimit) -> Rate,
     ) {
-        let rate = |name, limit: &FleetLimit| in_force(name, limit).clamp(LEAST, limit.limit);
         let mut classes: Vec<(ClassId, Rate)> = Vec::new();
         for (name, place) in places {
             let Some(limit) = configured.limit_at(place) else { continue };
-            let rate = rate(name, &limit);
+            let rate = in_force(name, &limit);
             match place {
                 FleetPlace::Qdisc(handle) => {
                     if self
@@ -339,6 +338,23 @@ impl PortPolicy {
         changed
     }
 
+    /// Whether a shared limit that can have others below it has come or gone since `before`.
+    fn is_renamed_inside(&self, before: &Self) -> bool {
+        let is_inner = |port: &Self, name: &FleetName| match port.fleet.get(name) {
+            Some(FleetPlace::Qdisc(handle)) => {
+                port.find(*handle).is_some_and(|node| port.children(node).next().is_some())
+            }
+            Some(FleetPlace::Class(class)) => {
+                let node = Handle::new(class.major).and_then(|handle| port.find(handle));
+                let tree = node.and_then(|node| node.kind.tree());
+                tree.is_some_and(|tree| tree.is_inner(class.minor))
+            }
+            None => false,
+        };
+        self.renamed(before)
+            .any(|(name, is_here)| is_inner(if is_here { self } else { before }, name))
+    }
+
     /// The shared limits that are here and were not in `before`, and those that are gone.
     fn renamed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a FleetName, bool)> + 'a {
         before.fleet.diff(&self.fleet).filter_map(|change| match change {
@@ -378,6 +394,25 @@ impl Policy {
         let gone = before.ports().filter(|(dev, _)| !self.ports.contains_key(*dev));
         let gone = gone.flat_map(|(_, port)| port.fleet.keys()).map(|name| (name, false));
         self.ports().flat_map(|(dev, port)| port.renamed(before.port(dev))).chain(gone)
+    }
+
+    /// The shared limits that are new here or otherwise than in `before`, with their ports.
+    pub fn changed_shared_limits(&self, before: &Self) -> Vec<(&str, FleetName, FleetLimit)> {
+        let mut changed = Vec::new();
+        for (dev, port) in self.ports() {
+            let before = before.port(dev);
+            let all = || port.fleet.iter().map(|(name, place)| (name.clone(), *place)).collect();
+            let places: Vec<(FleetName, FleetPlace)> = match port.is_renamed_inside(before) {
+                // Others may be within another one now.
+                true => all(),
+                false => port.changed_places(before),
+            };
+            changed.extend(places.into_iter().filter_map(|(name, place)| {
+                let limit = port.limit_at(place)?;
+                Some((dev, name, limit))
+            }));
+        }
+        changed
     }
 
     /// The policy that is enforced in place of this one: with the rates that `in_force` says where

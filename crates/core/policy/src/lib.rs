@@ -65,7 +65,7 @@ pub use ets::{Ets, EtsOptions};
 pub use facts::PortFacts;
 pub use fifo::{Fifo, FifoUnit};
 pub use filter::{Ends, FilterEdit, FilterPlace};
-pub use fleet::{Fleet, FleetLimit, FleetName, FleetPlace, SafeShare};
+pub use fleet::{FLEET_LEAST, Fleet, FleetLimit, FleetName, FleetPlace, SafeShare};
 pub use fq::{FqOptions, FqParams};
 pub use fq_codel::FqCodelOptions;
 pub use front::{FRONT_LOOK_UPS_MAX, FRONT_TERMS_MAX, FrontTerm, Reach, SetLookUp};

@@ -286,6 +286,12 @@ pub(crate) trait InheritedPlane {
         Ok(())
     }
 
+    /// The plan for packets that leave at `port`.
+    fn plan(&self, port: PortId) -> &Plan;
+
+    /// Has it run `plan` at `port`, before it takes anything in.
+    fn retune(&mut self, port: PortId, plan: Plan);
+
     /// Takes the state of the other process in, which has paused.
     ///
     /// # Errors

@@ -220,7 +220,7 @@ fn plans_after(refuses: Refuses) -> [Plan; 2] {
         PORTS.iter().map(|port| Plan::of(policy(&text(10)).port(port), 2).unwrap()).collect();
     plane.refuses = refuses;
     let mut instance = joined(plane);
-    instance.policy = policy(&text(10));
+    instance.adopt_policy(policy(&text(10)));
     let applied = instance.apply(policy(&text(20)));
     let in_force = if refuses == Refuses::Nothing { 20 } else { 10 };
     assert_eq!(applied.is_ok(), in_force == 20, "{refuses:?}");
