@@ -30,6 +30,7 @@ mod crowding;
 mod descriptors;
 mod escaping;
 mod failing;
+mod fleet;
 mod flowvalve;
 mod forwarding;
 mod frames;
