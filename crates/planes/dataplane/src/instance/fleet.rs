@@ -12,9 +12,12 @@
 use super::{Instance, planning};
 use crate::clock;
 use crate::error::InstanceError;
-use crate::plane::InheritedPlane;
+use crate::plane::{InheritedPlane, Plane};
 use crate::shares::{Held, Shares, SharesState};
-use narrows_policy::{FleetLimit, FleetName, FleetPlace, Handle, Kind, NodeStats, Policy};
+use narrows_forwarding::PortId;
+use narrows_policy::{
+    FleetLimit, FleetName, FleetPlace, Handle, Kind, NodeStats, Policy, PortPolicy,
+};
 use narrows_snapshot::{FleetFacts, FleetOrder, FleetStanding, SharedLimit};
 use narrows_units::{Nanos, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -30,6 +33,8 @@ const GONE_MAX: usize = 1 << 16;
 pub(super) struct Fleet {
     shares: Shares,
     limits: BTreeMap<FleetName, Known>,
+    /// The ports whose shared limits are all classes of the tree at the root.
+    of_roots: BTreeSet<String>,
     /// The names by when they last changed.
     changed: BTreeMap<u64, BTreeSet<FleetName>>,
     /// Names that are gone, and when they went.
@@ -105,6 +110,8 @@ impl Fleet {
             (known.port, known.limit) = (port.to_owned(), limit);
             self.change(&name, at);
         }
+        let ports = policy.ports().filter(|(_, port)| shares_only_classes_of_root(port));
+        self.of_roots = ports.map(|(dev, _)| dev.to_owned()).collect();
     }
 
     /// The time of a change that is made `now`: each has another one.
@@ -317,32 +324,89 @@ impl Instance {
             if !port.shares_limits() {
                 continue;
             }
-            let stats = plane.stats(id);
-            let stats: HashMap<Handle, &NodeStats> =
-                stats.iter().filter_map(|node| Some((node.handle?, node))).collect();
-            for (name, place) in port.shared_limits() {
-                let of_one = match place {
-                    FleetPlace::Qdisc(handle) => stats.get(&handle).map(|node| Counted {
-                        sent_bytes: node.stats.sent_bytes,
-                        backlog_bytes: node.stats.backlog.bytes.0,
-                        dropped_packets: node.stats.drops,
-                    }),
-                    FleetPlace::Class(class) => Handle::new(class.major).and_then(|handle| {
-                        let Kind::Htb(htb) = &port.find(handle)?.kind else { return None };
-                        let figures = stats.get(&handle)?.stats.detail.as_ref()?.htb()?;
-                        let mut sum = Counted::default();
-                        for minor in htb.classes.below(class.minor) {
-                            let Some(leaf) = figures.leaves.get(&minor) else { continue };
-                            sum.sent_bytes += leaf.sent_bytes;
-                            sum.backlog_bytes += leaf.backlog.bytes.0;
-                            sum.dropped_packets += leaf.drops;
-                        }
-                        Some(sum)
-                    }),
-                };
-                counted.extend(of_one.map(|of_one| (name.clone(), of_one)));
+            let dev = self.options.forwarding.across(id).map_or_else(
+                || self.options.forwarding.name(id).to_owned(),
+                |across| {
+                    let names = [id, across].map(|id| self.options.forwarding.name(id));
+                    self.policy.shaping(names[0], names[1])
+                },
+            );
+            let of_root = self.fleet.of_roots.contains(&dev);
+            match of_root.then(|| counted_classes(&**plane, id, &port)).flatten() {
+                Some(of_classes) => counted.extend(of_classes),
+                None => counted_anywhere(&port, &plane.stats(id), &mut counted),
             }
         }
         counted
+    }
+}
+
+/// Whether all shared limits of `port` are classes of the tree at its root.
+fn shares_only_classes_of_root(port: &PortPolicy) -> bool {
+    let Some(root) = port.root().filter(|root| root.stab.is_none()) else { return false };
+    let is_of_root = |place| match place {
+        FleetPlace::Class(class) => class.major == root.handle.major(),
+        FleetPlace::Qdisc(_) => false,
+    };
+    matches!(root.kind, Kind::Htb(_)) && port.shared_limits().all(|(_, place)| is_of_root(place))
+}
+
+/// What passed each shared limit of `port` that has been used, where all are classes of the tree at
+/// its root: with many classes, these few words of each are all that is read.
+fn counted_classes(
+    plane: &dyn Plane,
+    id: PortId,
+    port: &PortPolicy,
+) -> Option<Vec<(FleetName, Counted)>> {
+    let Kind::Htb(htb) = &port.root()?.kind else { return None };
+    let mut sums: HashMap<u32, Counted> = HashMap::new();
+    for count in plane.class_counts(id)?.into_iter().flatten() {
+        let above = std::iter::successors(Some(count.class), |at| htb.classes.parent(*at));
+        for minor in above {
+            let Some(class) = htb.classes.get(minor) else { break };
+            if class.params.fleet.is_some() {
+                let sum = sums.entry(minor).or_default();
+                sum.sent_bytes += count.sent_bytes;
+                sum.backlog_bytes += count.backlog.bytes.0;
+                sum.dropped_packets += count.drops;
+            }
+        }
+    }
+    let named = |(minor, counted): (u32, Counted)| {
+        let fleet = htb.classes.get(minor)?.params.fleet.as_deref()?;
+        Some((fleet.name.clone(), counted))
+    };
+    Some(sums.into_iter().filter_map(named).collect())
+}
+
+/// Adds what passed each shared limit of `port`, by the `stats` of its qdiscs.
+fn counted_anywhere(
+    port: &PortPolicy,
+    stats: &[NodeStats],
+    counted: &mut Vec<(FleetName, Counted)>,
+) {
+    let stats: HashMap<Handle, &NodeStats> =
+        stats.iter().filter_map(|node| Some((node.handle?, node))).collect();
+    for (name, place) in port.shared_limits() {
+        let of_one = match place {
+            FleetPlace::Qdisc(handle) => stats.get(&handle).map(|node| Counted {
+                sent_bytes: node.stats.sent_bytes,
+                backlog_bytes: node.stats.backlog.bytes.0,
+                dropped_packets: node.stats.drops,
+            }),
+            FleetPlace::Class(class) => Handle::new(class.major).and_then(|handle| {
+                let Kind::Htb(htb) = &port.find(handle)?.kind else { return None };
+                let figures = stats.get(&handle)?.stats.detail.as_ref()?.htb()?;
+                let mut sum = Counted::default();
+                for minor in htb.classes.below(class.minor) {
+                    let Some(leaf) = figures.leaves.get(&minor) else { continue };
+                    sum.sent_bytes += leaf.sent_bytes;
+                    sum.backlog_bytes += leaf.backlog.bytes.0;
+                    sum.dropped_packets += leaf.drops;
+                }
+                Some(sum)
+            }),
+        };
+        counted.extend(of_one.map(|of_one| (name.clone(), of_one)));
     }
 }
