@@ -1,0 +1,694 @@
+//! The agent of one box: demand in, orders and messages out.
+//!
+//! *A turn* is an order to the data plane, its answer, and what is published after it:
+//! [`order`](Agent::order), [`answered`](Agent::answered). Messages that arrive in between change
+//! what the next turn does. The order of things is what makes loans safe: a loan is decided when an
+//! order is made, which already leaves it out, and is published after the answer; what was borrowed
+//! is confirmed, or given back, only once an order without it is in force. An agent whose data plane
+//! does not answer publishes nothing, so its leases run out.
+//!
+//! *Start.* The first order changes nothing: it asks what there is. The second one sets every limit,
+//! so that nothing that an earlier agent borrowed is in force; only then does the agent speak. What
+//! the earlier agent may have lent counts as lent until it is certainly over.
+//!
+//! *Cost.* A turn costs O(limits that changed × boxes that share them). A limit of which nothing
+//! changes costs nothing but its leases, which are one for each pair of boxes.
+
+use crate::borrower::Mark;
+use crate::demand::{Below, by_tier};
+use crate::event::Event;
+use crate::limit::{Known, Limit, Parts};
+use crate::matching::loans;
+use crate::message::{Body, ITEMS_MAX, Loans, Message, MessageError, Report};
+use crate::peer::{Peer, Speaker};
+use crate::settings::{Settings, SettingsError};
+use crate::shares::{GREEDY, TIERS};
+use compact_str::CompactString;
+use narrows_snapshot::{FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+/// A loan changes when it is off by more than this part of what a box owns: a 512th.
+const STEP: u64 = 512;
+
+/// How often a fact whose demand stays is told again, if what is sent changed: each second.
+const FACT_NS: u64 = 1_000_000_000;
+
+/// The most limits that are kept of what others say, in all.
+const LIMITS_MAX: usize = 1 << 18;
+
+/// The most facts that are repeated in a turn.
+const REPEATS_MAX: usize = 4 * ITEMS_MAX;
+
+/// The most events that wait to be read.
+const EVENTS_MAX: usize = 256;
+
+/// A message to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// To whom; none means to all members.
+    pub to: Option<String>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How far the agent is since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It knows nothing of the data plane.
+    Asks,
+    /// It knows what is there, and has not set it.
+    Sets,
+    /// Everything is set: it speaks.
+    Speaks,
+}
+
+/// An order that was made and is not answered.
+#[derive(Clone, Debug)]
+struct Pending {
+    shares: Vec<FleetShare>,
+    marks: Vec<(usize, Mark)>,
+    deadline_ns: u64,
+    since: u64,
+}
+
+/// The agent of a box.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub(crate) settings: Settings,
+    incarnation: u64,
+    pub(crate) me: usize,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) limits: HashMap<CompactString, Limit>,
+    stage: Stage,
+    cursor: u64,
+    pending: Option<Pending>,
+    /// Limits to divide anew.
+    to_divide: HashSet<CompactString>,
+    /// Limits of which the data plane may have other parts than this agent wants.
+    to_order: HashSet<CompactString>,
+    /// Limits with traffic in the last turn.
+    active: HashSet<CompactString>,
+    /// Limits that may have something of an earlier agent lent.
+    orphans: HashSet<CompactString>,
+    /// Shared limits by the one that they are below.
+    below: HashMap<CompactString, BTreeSet<CompactString>>,
+    /// Facts to tell.
+    to_tell: BTreeSet<CompactString>,
+    gone: Vec<CompactString>,
+    /// Facts to repeat, for those who missed some.
+    to_repeat: VecDeque<CompactString>,
+    /// Whether a box missed facts.
+    must_repeat: bool,
+    repeated_ns: u64,
+    reports: u64,
+    reported_ns: u64,
+    /// When facts were last told.
+    told_ns: u64,
+    /// When the last turn began.
+    turn_ns: u64,
+    /// Whether something changed that the next turn should not wait for: a loan, or this box's own
+    /// demand.
+    is_urgent: bool,
+    /// Whether other boxes demand something else. They change by the hundred: several of them are
+    /// one turn.
+    has_news: bool,
+    has_twin: bool,
+    pub(crate) events: VecDeque<Event>,
+}
+
+impl Agent {
+    /// An agent that begins at `now` (nanoseconds of a clock that never jumps: `CLOCK_BOOTTIME`).
+    /// The incarnation grows with each start: the wall clock in nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the settings.
+    pub fn new(settings: Settings, incarnation: u64, now: u64) -> Result<Self, SettingsError> {
+        let settings = settings.checked()?;
+        let me = settings.members.iter().position(|member| member.name == settings.me);
+        let peers =
+            settings.members.iter().map(|member| Peer::new(member.clone(), settings.lease_ns));
+        Ok(Self {
+            me: me.unwrap_or(0),
+            peers: peers.collect(),
+            settings,
+            incarnation,
+            limits: HashMap::new(),
+            stage: Stage::Asks,
+            cursor: 0,
+            pending: None,
+            to_divide: HashSet::new(),
+            to_order: HashSet::new(),
+            active: HashSet::new(),
+            orphans: HashSet::new(),
+            below: HashMap::new(),
+            to_tell: BTreeSet::new(),
+            gone: Vec::new(),
+            to_repeat: VecDeque::new(),
+            must_repeat: false,
+            repeated_ns: 0,
+            reports: 0,
+            reported_ns: 0,
+            told_ns: 0,
+            turn_ns: now,
+            is_urgent: true,
+            has_news: false,
+            has_twin: false,
+            events: VecDeque::new(),
+        })
+    }
+
+    /// What happened since this was last asked.
+    pub fn events(&mut self) -> Vec<Event> {
+        self.events.drain(..).collect()
+    }
+
+    /// When the next turn is due.
+    pub fn next_turn(&self, _now: u64) -> u64 {
+        let interval = self.settings.interval_ns;
+        let soon = if self.is_urgent {
+            interval / 8
+        } else if self.has_news {
+            interval / 4
+        } else {
+            interval
+        };
+        self.turn_ns + soon
+    }
+
+    /// A message arrived from this member.
+    ///
+    /// # Errors
+    ///
+    /// Says why it is no message of the fleet. It changed nothing then, and is among the events.
+    pub fn on_message(&mut self, now: u64, from: &str, bytes: &[u8]) -> Result<(), MessageError> {
+        let result = self.message(now, from, bytes);
+        if let Err(error) = &result {
+            self.event(Event::Malformed { from: from.to_owned(), why: error.to_string() });
+        }
+        result
+    }
+
+    fn message(&mut self, now: u64, from: &str, bytes: &[u8]) -> Result<(), MessageError> {
+        let message = Message::decode(bytes)?;
+        let found = self.settings.members.binary_search_by(|member| member.name.as_str().cmp(from));
+        let index = found.map_err(|_| MessageError::Stranger(from.to_owned()))?;
+        if index == self.me {
+            if message.incarnation != self.incarnation && !self.has_twin {
+                self.has_twin = true;
+                self.event(Event::Twin);
+            }
+            return Ok(());
+        }
+        match self.peers[index].speaker(message.incarnation) {
+            Speaker::Former => return Ok(()),
+            Speaker::Known => {}
+            speaker @ (Speaker::First | Speaker::Later) => {
+                let peer = &mut self.peers[index];
+                peer.incarnation = Some(message.incarnation);
+                peer.report = None;
+                peer.misses = false;
+                let over = peer.lender.restarted();
+                self.ended(over);
+                if speaker == Speaker::Later {
+                    self.event(Event::Restarted(from.to_owned()));
+                }
+            }
+        }
+        let peer = &mut self.peers[index];
+        peer.heard_ns = Some(now);
+        peer.lender.heard(now, message.stamp);
+        if !peer.is_live {
+            peer.is_live = true;
+            self.divide_all_of(index);
+            self.event(Event::Heard(from.to_owned()));
+        }
+        match message.body {
+            Body::Report(report) => self.report(index, report),
+            Body::Loans(loans) if loans.to == self.incarnation => {
+                self.loans(now, index, message.incarnation, loans)
+            }
+            Body::Loans(_) => {}
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, index: usize, report: Report) {
+        let peer = &mut self.peers[index];
+        let expected = peer.report.map_or(1, |last| last + 1);
+        if report.number < expected {
+            return;
+        }
+        peer.misses |= report.number > expected;
+        peer.report = Some(report.number);
+        for fact in &report.facts {
+            if !self.limits.contains_key(&fact.name) && self.limits.len() >= LIMITS_MAX {
+                continue;
+            }
+            let limit = self.limits.entry(fact.name.clone()).or_default();
+            let known = Known::from(fact);
+            let before = limit.say(index, known);
+            let is_new = before.is_none_or(|before| {
+                (before.limit_bps, before.safe_bps, before.demand)
+                    != (known.limit_bps, known.safe_bps, known.demand)
+            });
+            if is_new {
+                self.has_news |= limit.own.is_some();
+                self.to_divide.insert(fact.name.clone());
+            }
+        }
+        for name in report.gone {
+            let Some(limit) = self.limits.get_mut(&name) else { continue };
+            limit.forget(index);
+            if limit.known.is_empty() && limit.lenders.is_empty() && limit.borrowers.is_empty() {
+                self.limits.remove(&name);
+            } else {
+                self.to_divide.insert(name);
+            }
+        }
+    }
+
+    fn loans(&mut self, now: u64, index: usize, incarnation: u64, loans: Loans) {
+        let peer = &mut self.peers[index];
+        if let Some(lend) = &loans.lend {
+            let changed = peer.borrower.receive(now, incarnation, lend);
+            self.is_urgent |= !changed.is_empty();
+            for name in changed {
+                self.limits.entry(name.clone()).or_default().lenders.insert(index);
+                self.to_divide.insert(name.clone());
+                self.to_order.insert(name);
+            }
+        }
+        let peer = &mut self.peers[index];
+        if let Some(held) = loans.held.filter(|held| held.lender == self.incarnation) {
+            let changed = peer.lender.confirm(&held);
+            peer.lender.accept_returns(&held);
+            self.is_urgent |= !changed.is_empty();
+            self.ended(changed);
+        }
+        self.must_repeat |= loans.repeat;
+    }
+
+    /// Less of these limits is lent than before.
+    fn ended(&mut self, names: Vec<CompactString>) {
+        for name in names {
+            self.to_divide.insert(name.clone());
+            self.to_order.insert(name);
+        }
+    }
+
+    /// Divides all limits anew that this box shares.
+    fn divide_all_of(&mut self, index: usize) {
+        let shared = self.limits.iter().filter(|(_, limit)| limit.of(index).is_some());
+        self.to_divide.extend(shared.map(|(name, _)| name.clone()));
+        self.is_urgent = true;
+    }
+
+    /// The order of this turn. It is in force when the data plane answers.
+    pub fn order(&mut self, now: u64) -> FleetOrder {
+        self.turn_ns = now;
+        self.is_urgent = false;
+        self.has_news = false;
+        if self.stage == Stage::Asks {
+            self.pending =
+                Some(Pending { shares: Vec::new(), marks: Vec::new(), deadline_ns: 0, since: 0 });
+            return FleetOrder::default();
+        }
+        self.expire(now);
+        for name in std::mem::take(&mut self.to_divide) {
+            self.divide(now, &name);
+        }
+        let mut shares = Vec::new();
+        let mut to_order = std::mem::take(&mut self.to_order);
+        to_order.retain(|name| {
+            let Some(limit) = self.limits.get(name).filter(|limit| limit.own.is_some()) else {
+                return false;
+            };
+            let wanted = self.parts(name, limit);
+            let differs = limit.in_force != Some(wanted);
+            if differs {
+                let Parts { lent_bps, borrowed_bps } = wanted;
+                shares.push(FleetShare { name: name.clone(), lent_bps, borrowed_bps });
+            }
+            differs
+        });
+        self.to_order = to_order;
+        let valid = self.peers.iter().filter_map(|peer| peer.borrower.valid_until());
+        let deadline_ns = valid.fold(now + self.settings.lease_ns, u64::min);
+        let marks = self.peers.iter().enumerate();
+        let marks =
+            marks.filter_map(|(index, peer)| Some((index, peer.borrower.mark()?))).collect();
+        let order = FleetOrder { shares, deadline_ns, since: self.cursor };
+        self.pending =
+            Some(Pending { shares: order.shares.clone(), marks, deadline_ns, since: self.cursor });
+        order
+    }
+
+    /// Ends what time ends: leases, liveness, what an earlier agent lent.
+    fn expire(&mut self, now: u64) {
+        let guard_ns = 2 * self.settings.interval_ns;
+        let lease_ns = self.settings.lease_ns;
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            let mut over = peer.lender.expire(now);
+            over.extend(peer.borrower.expire(now, guard_ns));
+            let is_silent = peer.heard_ns.is_none_or(|heard| now >= heard + lease_ns);
+            self.ended(over);
+            if self.peers[index].is_live && is_silent {
+                self.peers[index].is_live = false;
+                self.divide_all_of(index);
+                self.event(Event::Silent(self.peers[index].member.name.clone()));
+            }
+        }
+        let limits = &mut self.limits;
+        let over = self.orphans.extract_if(|name| {
+            let Some(limit) = limits.get_mut(name) else { return true };
+            let is_over = limit.orphan.is_none_or(|(_, until)| now >= until);
+            if is_over {
+                limit.orphan = None;
+            }
+            is_over
+        });
+        let over = over.collect();
+        self.ended(over);
+    }
+
+    /// What this agent wants to have lent and borrowed of a limit.
+    fn parts(&self, name: &str, limit: &Limit) -> Parts {
+        let lent = limit.borrowers.iter().map(|&index| self.peers[index].lender.lent_bps(name));
+        let held = limit.lenders.iter().map(|&index| self.peers[index].borrower.held_bps(name));
+        let orphan = limit.orphan.map_or(0, |(bps, _)| bps);
+        Parts {
+            lent_bps: lent.fold(orphan.saturating_add(limit.withheld_bps), u64::saturating_add),
+            borrowed_bps: held.fold(0, u64::saturating_add),
+        }
+    }
+
+    /// Lends and gives back what the division of a limit asks for. What cannot be done now, since
+    /// there is no room or the borrower has not answered, is looked at again when that changes.
+    fn divide(&mut self, now: u64, name: &CompactString) {
+        let Some(limit) = self.limits.get_mut(name) else { return };
+        let (me, members) = (self.me, &self.settings.members);
+        let peers = &mut self.peers;
+        let is_owned = limit.own.is_some() && limit.of(me).is_some();
+        let is_live = |index: usize| index == me || peers[index].is_live;
+        let division =
+            limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
+        let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
+        limit.shares.clear();
+        let boxes = division.boxes.iter().copied();
+        limit.shares.extend(boxes.zip(division.share_bps.iter().copied()));
+        let owned_bps = place.map_or(0, |place| division.owned_bps[place]);
+        let step = owned_bps / STEP;
+        let mut lends: Vec<(usize, u64)> = Vec::new();
+        let mut borrows: Vec<(usize, u64)> = Vec::new();
+        for (lender, borrower, bps) in loans(&division.owned_bps, &division.share_bps) {
+            if place == Some(lender) {
+                lends.push((division.boxes[borrower], bps));
+            } else if place == Some(borrower) {
+                borrows.push((division.boxes[lender], bps));
+            }
+        }
+        let wanted = |loans: &[(usize, u64)], index: usize| {
+            loans.iter().find(|loan| loan.0 == index).map_or(0, |loan| loan.1)
+        };
+        self.to_order.insert(name.clone());
+        let safe_bps = limit.own.as_ref().map_or(0, |own| own.safe_bps);
+        limit.withheld_bps = if is_owned { safe_bps.saturating_sub(owned_bps) } else { 0 };
+        // Give back first: at once, and without asking.
+        for &index in &limit.lenders {
+            let wants = wanted(&borrows, index);
+            let borrower = &mut peers[index].borrower;
+            let over = borrower.held_bps(name).saturating_sub(wants);
+            if over > step || wants == 0 {
+                borrower.keep(name, wants);
+            }
+        }
+        limit.lenders.retain(|&index| peers[index].borrower.held_bps(name) > 0);
+        // Lend less: it is lent until the borrower confirms.
+        for &index in &limit.borrowers {
+            let wants = wanted(&lends, index);
+            let lender = &mut peers[index].lender;
+            let over = lender.lent_bps(name).saturating_sub(wants);
+            if over > step || (wants == 0 && over > 0) {
+                lender.offer(now, name, wants);
+            }
+        }
+        limit.borrowers.retain(|&index| peers[index].lender.has(name));
+        if !is_owned || self.stage != Stage::Speaks {
+            return;
+        }
+        // Lend more, into the room that is there: this box keeps its own share.
+        let share_bps = place.map_or(0, |place| division.share_bps[place]);
+        let lent = limit.borrowers.iter().map(|&index| peers[index].lender.lent_bps(name));
+        let orphan = limit.orphan.map_or(0, |(bps, _)| bps);
+        let kept_bps = lent.fold(orphan.saturating_add(share_bps), u64::saturating_add);
+        let mut room = owned_bps.saturating_sub(kept_bps);
+        for (index, wants) in lends {
+            let lender = &mut peers[index].lender;
+            let lent = lender.lent_bps(name);
+            let more = wants.saturating_sub(lent);
+            if more <= step {
+                continue;
+            }
+            let given = more.min(room);
+            if (given > step || given == more) && lender.offer(now, name, lent + given) {
+                room -= given;
+                limit.borrowers.insert(index);
+            }
+        }
+        let has_too_much = division.safe_sum_bps > division.limit_bps;
+        let differs = limit.known.iter().find(|(_, known)| known.limit_bps != division.limit_bps);
+        let is_reported =
+            std::mem::replace(&mut limit.is_reported, has_too_much || differs.is_some());
+        if is_reported {
+            return;
+        }
+        if let Some(&(index, known)) = differs {
+            let own = limit.of(me).map_or(0, |own| own.limit_bps);
+            let (at, theirs_bps) = if index == me {
+                let other =
+                    limit.known.iter().find(|(_, known)| known.limit_bps == division.limit_bps);
+                other.map_or((index, own), |(index, known)| (*index, known.limit_bps))
+            } else {
+                (index, known.limit_bps)
+            };
+            let at = members[at].name.clone();
+            self.event(Event::Differs { limit: name.clone(), at, theirs_bps, ours_bps: own });
+        } else if has_too_much {
+            let (sum_bps, limit_bps) = (division.safe_sum_bps, division.limit_bps);
+            self.event(Event::Oversubscribed { limit: name.clone(), sum_bps, limit_bps });
+        }
+    }
+
+    /// The data plane answered the last order. Returns what to publish now.
+    pub fn answered(&mut self, now: u64, facts: &FleetFacts) -> Vec<Outgoing> {
+        let Some(pending) = self.pending.take() else { return Vec::new() };
+        if facts.cursor < pending.since {
+            self.event(Event::InstanceRestarted);
+            self.cursor = 0;
+        } else {
+            self.cursor = facts.cursor;
+        }
+        let is_in_force =
+            facts.deadline_ns == pending.deadline_ns && facts.now_ns < pending.deadline_ns;
+        if self.stage != Stage::Asks && !is_in_force {
+            // The order came too late, or to an instance that forgot it at once: nothing of it
+            // counts.
+            self.learn(now, facts);
+            return Vec::new();
+        }
+        for share in &pending.shares {
+            if let Some(limit) = self.limits.get_mut(&share.name) {
+                limit.in_force =
+                    Some(Parts { lent_bps: share.lent_bps, borrowed_bps: share.borrowed_bps });
+            }
+            self.to_order.remove(&share.name);
+        }
+        for (index, mark) in pending.marks {
+            self.peers[index].borrower.in_force(mark);
+        }
+        self.learn(now, facts);
+        match self.stage {
+            Stage::Asks => self.stage = Stage::Sets,
+            Stage::Sets => {
+                self.stage = Stage::Speaks;
+                self.to_divide.extend(self.limits.keys().cloned());
+            }
+            Stage::Speaks => return self.speak(now),
+        }
+        self.is_urgent = true;
+        Vec::new()
+    }
+
+    /// Takes in what the data plane says.
+    fn learn(&mut self, now: u64, facts: &FleetFacts) {
+        let mut touched: BTreeSet<CompactString> =
+            std::mem::take(&mut self.active).into_iter().collect();
+        let sampled: HashSet<&str> = facts.limits.iter().map(|limit| limit.name.as_str()).collect();
+        for name in &touched {
+            if let Some(limit) =
+                self.limits.get_mut(name).filter(|_| !sampled.contains(name.as_str()))
+            {
+                limit.meter.idle(facts.now_ns);
+            }
+        }
+        for own in &facts.limits {
+            let limit = self.limits.entry(own.name.clone()).or_default();
+            if limit.own.is_none() && own.lent_bps > 0 {
+                // Not by this agent. At the first answer, the deadline is that of an earlier agent.
+                let since = own.unset_since_ns.unwrap_or(facts.deadline_ns);
+                let until = since.saturating_add(FLEET_HOLD_NS);
+                if now < until {
+                    limit.orphan = Some((own.lent_bps, until));
+                    self.orphans.insert(own.name.clone());
+                }
+            }
+            let within = limit.own.as_ref().and_then(|own| own.within.clone());
+            if within != own.within {
+                if let Some(above) = within.and_then(|above| self.below.get_mut(&above)) {
+                    above.remove(&own.name);
+                }
+                if let Some(above) = &own.within {
+                    self.below.entry(above.clone()).or_default().insert(own.name.clone());
+                }
+            }
+            let in_force = Parts { lent_bps: own.lent_bps, borrowed_bps: own.borrowed_bps };
+            // What no agent set is only there until the data plane's start is over.
+            limit.in_force = own.unset_since_ns.is_none().then_some(in_force);
+            limit.meter.sample(facts.now_ns, own);
+            limit.own = Some(own.clone());
+            self.to_order.insert(own.name.clone());
+            touched.insert(own.name.clone());
+        }
+        for name in &facts.gone {
+            let Some(limit) = self.limits.get_mut(name) else { continue };
+            let Some(own) = limit.own.take() else { continue };
+            if let Some(above) = own.within.and_then(|above| self.below.get_mut(&above)) {
+                above.remove(name);
+            }
+            limit.forget(self.me);
+            self.to_divide.insert(name.clone());
+            self.gone.push(name.clone());
+        }
+        let above =
+            touched.iter().filter_map(|name| self.limits.get(name)?.own.as_ref()?.within.clone());
+        let above: Vec<CompactString> = above.collect();
+        touched.extend(above);
+        for name in &touched {
+            if let Some(limit) = self.limits.get_mut(name) {
+                let share_bps = limit.share_bps(self.me).unwrap_or(0);
+                limit.meter.appraise(share_bps);
+            }
+        }
+        for name in touched {
+            self.appraise(now, &name);
+        }
+    }
+
+    /// The demand for a limit now, and whether others should know.
+    fn appraise(&mut self, now: u64, name: &CompactString) {
+        let Some((limit, own)) =
+            self.limits.get(name).and_then(|limit| Some((limit, limit.own.as_ref()?)))
+        else {
+            return;
+        };
+        let below = self.below.get(name).into_iter().flatten().filter_map(|class| {
+            let class = self.limits.get(class)?;
+            let own = class.own.as_ref()?;
+            let assured = u128::from(own.assured_bps) * u128::from(own.in_force_bps)
+                / u128::from(own.limit_bps.max(1));
+            let assured_bps = u64::try_from(assured).unwrap_or(u64::MAX);
+            Some(Below { demand_bps: class.meter.demand_bps(), assured_bps, prio: own.prio })
+        });
+        let below: Vec<Below> = below.collect();
+        let mut demand = by_tier(limit.meter.demand_bps(), &below);
+        if limit.meter.wants_rest() {
+            demand.0[TIERS - 1] = GREEDY;
+        }
+        let fact = Known {
+            limit_bps: own.limit_bps,
+            safe_bps: own.safe_bps,
+            in_force_bps: own.in_force_bps,
+            sent_bps: limit.meter.sent_bps(),
+            demand,
+        };
+        if fact.sent_bps > 0 || fact.demand.is_greedy() {
+            self.active.insert(name.clone());
+        }
+        let told = limit.of(self.me);
+        let is_news = told.is_none_or(|told| told.is_other(&fact));
+        let is_stale = now.saturating_sub(limit.told_ns) >= FACT_NS;
+        let is_detail = told.is_some_and(|told| is_stale && told.moved(&fact));
+        if is_news || is_detail {
+            if let Some(limit) = self.limits.get_mut(name) {
+                limit.say(self.me, fact);
+            }
+            self.to_tell.insert(name.clone());
+        }
+        if is_news {
+            self.to_divide.insert(name.clone());
+            self.is_urgent = true;
+        }
+    }
+
+    /// What to publish: facts that changed, and loans.
+    fn speak(&mut self, now: u64) -> Vec<Outgoing> {
+        let pulse_ns = self.settings.lease_ns / 8;
+        if self.must_repeat && self.to_repeat.is_empty() && now >= self.repeated_ns {
+            self.must_repeat = false;
+            self.repeated_ns = now.saturating_add(self.settings.lease_ns);
+            let own = self.limits.iter().filter(|(_, limit)| limit.own.is_some());
+            self.to_repeat = own.map(|(name, _)| name.clone()).collect();
+        }
+        // Two reports for each interval: what changes meanwhile waits for the next one.
+        let may_report = now.saturating_sub(self.told_ns) >= self.settings.interval_ns / 2;
+        let mut names = BTreeSet::new();
+        if may_report {
+            let repeated = self.to_repeat.len().min(REPEATS_MAX);
+            names = std::mem::take(&mut self.to_tell);
+            names.extend(self.to_repeat.drain(..repeated));
+        }
+        if !names.is_empty() {
+            self.told_ns = now;
+        }
+        let mut facts = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(limit) = self.limits.get_mut(&name) else { continue };
+            let Some(known) = limit.of(self.me).copied() else { continue };
+            limit.told_ns = now;
+            facts.push(known.fact(name));
+        }
+        let mut out = Vec::new();
+        let mut gone = std::mem::take(&mut self.gone);
+        let is_due = now.saturating_sub(self.reported_ns) >= pulse_ns;
+        while !facts.is_empty() || !gone.is_empty() || (is_due && out.is_empty()) {
+            self.reports += 1;
+            self.reported_ns = now;
+            let report = Report {
+                number: self.reports,
+                facts: facts.split_off(facts.len().saturating_sub(ITEMS_MAX)),
+                gone: gone.split_off(gone.len().saturating_sub(ITEMS_MAX)),
+            };
+            let message =
+                Message { incarnation: self.incarnation, stamp: now, body: Body::Report(report) };
+            out.push(Outgoing { to: None, bytes: message.encode() });
+        }
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if index == self.me {
+                continue;
+            }
+            if let Some(message) = peer.loans(now, self.incarnation, pulse_ns) {
+                out.push(Outgoing { to: Some(peer.member.name.clone()), bytes: message.encode() });
+            }
+        }
+        out
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}

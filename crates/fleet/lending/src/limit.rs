@@ -1,0 +1,181 @@
+//! One shared limit: what all boxes said of it, and what this box has of it.
+
+use crate::demand::Meter;
+use crate::message::Fact;
+use crate::shares::{Claim, Demand, GREEDY, shares};
+use compact_str::CompactString;
+use narrows_snapshot::SharedLimit;
+use std::collections::BTreeSet;
+
+/// The part of its safe share that a box keeps when it is idle, so that a flow can begin: a 128th.
+const FLOOR: u64 = 128;
+
+/// What a box said of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub(crate) limit_bps: u64,
+    pub(crate) safe_bps: u64,
+    pub(crate) in_force_bps: u64,
+    pub(crate) sent_bps: u64,
+    pub(crate) demand: Demand,
+}
+
+impl From<&Fact> for Known {
+    fn from(fact: &Fact) -> Self {
+        Self {
+            limit_bps: fact.limit_bps,
+            safe_bps: fact.safe_bps,
+            in_force_bps: fact.in_force_bps,
+            sent_bps: fact.sent_bps,
+            demand: fact.demand,
+        }
+    }
+}
+
+impl Known {
+    /// What to tell the others.
+    pub(crate) fn fact(&self, name: CompactString) -> Fact {
+        Fact {
+            name,
+            limit_bps: self.limit_bps,
+            safe_bps: self.safe_bps,
+            in_force_bps: self.in_force_bps,
+            sent_bps: self.sent_bps,
+            demand: self.demand,
+        }
+    }
+
+    /// Whether shares should be divided anew: something was configured, or a demand differs by more
+    /// than an eighth.
+    pub(crate) fn is_other(&self, new: &Self) -> bool {
+        let slack_bps = new.limit_bps / 1024;
+        let tiers = self.demand.0.iter().zip(&new.demand.0);
+        let demands = |(&old, &new): (&u64, &u64)| {
+            (old == GREEDY) != (new == GREEDY) || old.abs_diff(new) > old.max(new) / 8 + slack_bps
+        };
+        (self.limit_bps, self.safe_bps) != (new.limit_bps, new.safe_bps) || { tiers }.any(demands)
+    }
+
+    /// Whether what is in force or sent differs by more than a 16th.
+    pub(crate) fn moved(&self, new: &Self) -> bool {
+        let differs = |old: u64, new: u64| old.abs_diff(new) > old.max(new) / 16;
+        differs(self.in_force_bps, new.in_force_bps) || differs(self.sent_bps, new.sent_bps)
+    }
+}
+
+/// What is lent and borrowed of a limit, in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) lent_bps: u64,
+    pub(crate) borrowed_bps: u64,
+}
+
+/// A shared limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limit {
+    /// What boxes said, this one too, in order of their indices.
+    pub(crate) known: Vec<(usize, Known)>,
+    /// What the data plane here says of it, if it has it.
+    pub(crate) own: Option<SharedLimit>,
+    pub(crate) meter: Meter,
+    /// When its fact was last told to the others.
+    pub(crate) told_ns: u64,
+    /// What this agent, or an earlier one, ordered, as far as it is in force.
+    pub(crate) in_force: Option<Parts>,
+    /// What an earlier agent of this box may have lent, and until when.
+    pub(crate) orphan: Option<(u64, u64)>,
+    /// What this box may not use of its safe share, since boxes own more than the limit.
+    pub(crate) withheld_bps: u64,
+    /// The peers to which something is lent.
+    pub(crate) borrowers: BTreeSet<usize>,
+    /// The peers from which something is borrowed.
+    pub(crate) lenders: BTreeSet<usize>,
+    /// The share of each live box, as last computed, in the same order.
+    pub(crate) shares: Vec<(usize, u64)>,
+    /// Whether the operator was told that boxes differ, or have too much.
+    pub(crate) is_reported: bool,
+}
+
+/// How a limit is divided.
+pub(crate) struct Division {
+    /// The live boxes.
+    pub(crate) boxes: Vec<usize>,
+    /// What each owns, as far as the limit allows.
+    pub(crate) owned_bps: Vec<u64>,
+    /// What each should have.
+    pub(crate) share_bps: Vec<u64>,
+    /// The sum of the safe shares of all boxes, live or not.
+    pub(crate) safe_sum_bps: u64,
+    /// The limit: the smallest that a box has.
+    pub(crate) limit_bps: u64,
+}
+
+impl Limit {
+    /// What a box said last.
+    pub(crate) fn of(&self, index: usize) -> Option<&Known> {
+        let place = self.known.binary_search_by_key(&index, |said| said.0).ok()?;
+        Some(&self.known[place].1)
+    }
+
+    /// A box says this. Returns what it said before.
+    pub(crate) fn say(&mut self, index: usize, known: Known) -> Option<Known> {
+        match self.known.binary_search_by_key(&index, |said| said.0) {
+            Ok(place) => Some(std::mem::replace(&mut self.known[place].1, known)),
+            Err(place) => {
+                self.known.insert(place, (index, known));
+                None
+            }
+        }
+    }
+
+    /// A box no longer has the limit.
+    pub(crate) fn forget(&mut self, index: usize) {
+        self.known.retain(|said| said.0 != index);
+    }
+
+    /// The share that a live box should have.
+    pub(crate) fn share_bps(&self, index: usize) -> Option<u64> {
+        let place = self.shares.binary_search_by_key(&index, |share| share.0).ok()?;
+        Some(self.shares[place].1)
+    }
+
+    /// The division among the live boxes: weights and maxima by index.
+    pub(crate) fn divide(
+        &self,
+        is_live: impl Fn(usize) -> bool,
+        member: impl Fn(usize) -> (u32, Option<u64>),
+    ) -> Division {
+        let all = || self.known.iter().map(|(_, known)| known);
+        let limit_bps = all().map(|known| known.limit_bps).min().unwrap_or(0);
+        // The safe share that a box has by the limit of all.
+        let by_limit = |known: &Known| part(known.safe_bps, limit_bps, known.limit_bps);
+        let safe_sum_bps = all().map(by_limit).fold(0, u64::saturating_add);
+        let own = |known: &Known| part(by_limit(known), limit_bps, safe_sum_bps.max(limit_bps));
+        let live = || self.known.iter().filter(|(index, _)| is_live(*index));
+        let boxes: Vec<usize> = live().map(|(index, _)| *index).collect();
+        let owned_bps: Vec<u64> = live().map(|(_, known)| own(known)).collect();
+        let claim = |((index, known), &owned): (&(usize, Known), &u64)| {
+            let (weight, most_bps) = member(*index);
+            Claim {
+                weight,
+                floor_bps: owned / FLOOR,
+                // A box keeps what it owns, whatever others allow it.
+                most_bps: most_bps.map_or(u64::MAX, |most| most.max(owned)),
+                demand: known.demand,
+            }
+        };
+        let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();
+        let capacity_bps = owned_bps.iter().fold(0, |sum: u64, &owned| sum.saturating_add(owned));
+        let share_bps = shares(capacity_bps, &claims);
+        Division { boxes, owned_bps, share_bps, safe_sum_bps, limit_bps }
+    }
+}
+
+/// `bps` × `numerator` / `denominator`, where that is less.
+fn part(bps: u64, numerator: u64, denominator: u64) -> u64 {
+    if numerator >= denominator {
+        return bps;
+    }
+    let part = u128::from(bps) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(part).unwrap_or(bps)
+}

@@ -1,0 +1,227 @@
+//! Weighted max–min shares of one limit, tier by tier.
+//!
+//! Demand has tiers: what is assured to classes comes first, then what borrows, by priority. Each
+//! tier is filled before the next gets anything; within a tier, boxes are filled at the same level
+//! per weight until each has its demand. What nobody demands is divided by weight, so that a flow
+//! that begins finds room.
+//!
+//! All is integer arithmetic over boxes in one order, so that boxes with the same facts compute the
+//! same shares to the last bit.
+//!
+//! Cost: O(tiers × n log n) for n boxes.
+
+use serde::{Deserialize, Serialize};
+
+/// Tiers of demand: assured rates, and eight priorities of what borrows.
+pub const TIERS: usize = 9;
+
+/// A demand without bound: the limit itself is what holds the box back.
+pub const GREEDY: u64 = u64::MAX;
+
+/// The demand of a box by tier, in bits per second. [`GREEDY`] is a demand without bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Demand(pub [u64; TIERS]);
+
+impl Demand {
+    /// A demand of one tier.
+    pub fn of(tier: usize, bps: u64) -> Self {
+        let mut tiers = [0; TIERS];
+        tiers[tier] = bps;
+        Self(tiers)
+    }
+
+    /// All tiers together.
+    pub fn total_bps(&self) -> u64 {
+        self.0.iter().fold(0, |sum, &tier| sum.saturating_add(tier))
+    }
+
+    /// Whether a tier has no bound.
+    pub fn is_greedy(&self) -> bool {
+        self.0.contains(&GREEDY)
+    }
+}
+
+/// What a box claims of a limit. Rates are in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Its weight against other boxes; 0 counts as 1.
+    pub weight: u32,
+    /// What it has in any case, as far as the limit reaches.
+    pub floor_bps: u64,
+    /// The most that it may have. A floor above it counts as much.
+    pub most_bps: u64,
+    /// Its demand.
+    pub demand: Demand,
+}
+
+/// The shares of `capacity_bps` for the boxes with these claims, in bits per second. They sum to
+/// the capacity, unless no box may have more.
+pub fn shares(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
+    let mut given = vec![0; claims.len()];
+    let mut goal: Vec<u64> =
+        claims.iter().map(|claim| claim.floor_bps.min(claim.most_bps)).collect();
+    let mut left = fill(capacity_bps, claims, &mut given, &goal);
+    let mut demanded = vec![0_u64; claims.len()];
+    for tier in 0..TIERS {
+        if left == 0 || claims.iter().all(|claim| claim.demand.0[tier] == 0) {
+            continue;
+        }
+        for (index, claim) in claims.iter().enumerate() {
+            demanded[index] = demanded[index].saturating_add(claim.demand.0[tier]);
+            goal[index] = goal[index].max(demanded[index].min(claim.most_bps));
+        }
+        left = fill(left, claims, &mut given, &goal);
+    }
+    for (goal, claim) in goal.iter_mut().zip(claims) {
+        *goal = claim.most_bps.max(*goal);
+    }
+    fill(left, claims, &mut given, &goal);
+    given
+}
+
+/// Raises what is given towards the goals, by the same amount per weight for each until it has its
+/// goal. Returns what is left of `left`.
+fn fill(left: u64, claims: &[Claim], given: &mut [u64], goal: &[u64]) -> u64 {
+    let weight = |index: usize| u128::from(claims[index].weight.max(1));
+    let missing = |given: &[u64], index: usize| goal[index].saturating_sub(given[index]);
+    let mut open: Vec<usize> =
+        (0..claims.len()).filter(|&index| missing(given, index) > 0).collect();
+    // Those with the least missing per weight are full first.
+    open.sort_by(|&a, &b| {
+        let left = u128::from(missing(given, a)) * weight(b);
+        left.cmp(&(u128::from(missing(given, b)) * weight(a))).then(a.cmp(&b))
+    });
+    let mut left = u128::from(left);
+    let mut weights: u128 = open.iter().map(|&index| weight(index)).sum();
+    for &index in &open {
+        // The part of one weight among those that are still open. The last takes what is left, so
+        // that rounding loses nothing.
+        let part = left * weight(index) / weights;
+        let part = part.min(u128::from(missing(given, index)));
+        given[index] += u64::try_from(part).unwrap_or(u64::MAX);
+        left -= part;
+        weights -= weight(index);
+    }
+    u64::try_from(left).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn claim(demand_bps: u64) -> Claim {
+        Claim { weight: 1, floor_bps: 0, most_bps: u64::MAX, demand: Demand::of(1, demand_bps) }
+    }
+
+    #[test]
+    fn a_small_demand_is_met_and_the_rest_is_equal() {
+        assert_eq!(shares(900, &[claim(100), claim(GREEDY), claim(GREEDY)]), [100, 400, 400]);
+    }
+
+    #[test]
+    fn what_nobody_demands_is_divided_by_weight() {
+        let mut heavy = claim(100);
+        heavy.weight = 3;
+        assert_eq!(shares(1_000, &[claim(200), heavy]), [375, 625]);
+    }
+
+    #[test]
+    fn what_is_assured_comes_before_what_borrows() {
+        let assured = Claim { demand: Demand::of(0, 600), ..claim(0) };
+        assert_eq!(shares(900, &[assured, claim(GREEDY)]), [600, 300]);
+    }
+
+    #[test]
+    fn a_better_priority_is_filled_first() {
+        let worse = Claim { demand: Demand::of(2, GREEDY), ..claim(0) };
+        assert_eq!(shares(900, &[worse, claim(500)]), [400, 500]);
+    }
+
+    #[test]
+    fn a_box_never_has_more_than_its_most() {
+        let little = Claim { most_bps: 50, ..claim(GREEDY) };
+        assert_eq!(shares(900, &[little, claim(100)]), [50, 850]);
+        assert_eq!(shares(900, &[little]), [50]);
+    }
+
+    #[test]
+    fn an_idle_box_keeps_its_floor() {
+        let idle = Claim { floor_bps: 8, ..claim(0) };
+        assert_eq!(shares(1_000, &[idle, claim(GREEDY)]), [8, 992]);
+    }
+
+    /// The definition, slowly: each step gives one bit per second to the box with the least per
+    /// weight above what the steps began with.
+    fn slowly(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
+        let mut given = vec![0_u64; claims.len()];
+        let mut left = capacity_bps;
+        let mut goals =
+            vec![claims.iter().map(|c| c.floor_bps.min(c.most_bps)).collect::<Vec<_>>()];
+        for tier in 0..TIERS {
+            let before = goals[tier].clone();
+            let demanded =
+                |c: &Claim| c.demand.0[..=tier].iter().fold(0_u64, |s, &t| s.saturating_add(t));
+            goals.push(
+                claims
+                    .iter()
+                    .zip(before)
+                    .map(|(c, b)| b.max(demanded(c).min(c.most_bps)))
+                    .collect(),
+            );
+        }
+        goals.push(claims.iter().zip(&goals[TIERS]).map(|(c, &b)| b.max(c.most_bps)).collect());
+        for goal in goals {
+            let began = given.clone();
+            while left > 0 {
+                let level = |i: usize| {
+                    (given[i] - began[i] + 1) as f64 / f64::from(claims[i].weight.max(1))
+                };
+                let open = (0..claims.len()).filter(|&i| given[i] < goal[i]);
+                let Some(next) = open.min_by(|&a, &b| level(a).total_cmp(&level(b))) else { break };
+                given[next] += 1;
+                left -= 1;
+            }
+        }
+        given
+    }
+
+    fn claims() -> impl Strategy<Value = Vec<Claim>> {
+        let tier = prop_oneof![4 => Just(0_u64), 3 => 0..200_u64, 1 => Just(GREEDY)];
+        let most = prop_oneof![3 => Just(u64::MAX), 1 => 0..300_u64];
+        let claim = (1..5_u32, 0..20_u64, most, proptest::array::uniform9(tier));
+        let claim = claim.prop_map(|(weight, floor_bps, most_bps, tiers)| Claim {
+            weight,
+            floor_bps,
+            most_bps,
+            demand: Demand(tiers),
+        });
+        proptest::collection::vec(claim, 1..6)
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_what_filling_slowly_gives(capacity in 0..1_000_u64, claims in claims()) {
+            let shares = shares(capacity, &claims);
+            let slowly = slowly(capacity, &claims);
+            // Each fill rounds once for each box.
+            for (a, b) in shares.iter().zip(&slowly) {
+                prop_assert!(a.abs_diff(*b) <= 2 * TIERS as u64, "{shares:?} {slowly:?}");
+            }
+            prop_assert_eq!(shares.iter().sum::<u64>(), slowly.iter().sum::<u64>());
+        }
+
+        #[test]
+        fn no_box_has_more_than_its_most_and_all_no_more_than_the_capacity(
+            capacity in any::<u64>(),
+            claims in claims(),
+        ) {
+            let shares = shares(capacity, &claims);
+            let sum: u128 = shares.iter().map(|&share| u128::from(share)).sum();
+            prop_assert!(sum <= u128::from(capacity));
+            for (share, claim) in shares.iter().zip(&claims) {
+                prop_assert!(*share <= claim.most_bps);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Random histories with faults: the sum of what is in force never exceeds the limit.
+
+use narrows_fleet_world::{Fault, Network, Place, Settings, World};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const LIMIT_BPS: u64 = 1_000_000_000;
+
+fn settings(boxes: usize, seed: u64, network: Network) -> Settings {
+    Settings {
+        boxes,
+        interval_ns: 50 * MS,
+        lease_ns: 2_000 * MS,
+        network,
+        order_ns: MS,
+        drift_ppm: 5_000,
+        seed,
+    }
+}
+
+fn equal(boxes: usize) -> impl Fn(usize) -> Vec<Place> {
+    move |_| {
+        let safe_bps = LIMIT_BPS / boxes as u64;
+        vec![Place { name: "uplink".into(), limit_bps: LIMIT_BPS, safe_bps }]
+    }
+}
+
+#[test]
+fn a_box_that_needs_more_borrows_what_others_do_not_use() {
+    let mut world = World::new(settings(4, 1, Network::of_delay_ms(20)), equal(4));
+    world.demand(4_000 * MS, 0, "uplink", 2 * LIMIT_BPS);
+    world.run(4_300 * MS);
+    let share = world.in_force_bps(0, "uplink");
+    assert!(share > LIMIT_BPS / 100 * 95, "{share}");
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_box_that_wakes_has_its_share_after_three_intervals() {
+    for seed in 0..20 {
+        let mut world = World::new(settings(4, seed, Network::of_delay_ms(20)), equal(4));
+        for id in 0..3 {
+            world.demand(0, id, "uplink", LIMIT_BPS);
+        }
+        world.run(6_000 * MS);
+        let begin = world.now();
+        world.demand(begin, 3, "uplink", LIMIT_BPS);
+        let share = |world: &World| world.in_force_bps(3, "uplink") as f64 / (LIMIT_BPS / 4) as f64;
+        world.run(begin + 1);
+        assert!(share(&world) < 0.05, "{}", share(&world));
+        world.run(begin + 150 * MS);
+        assert!(share(&world) > 0.98, "seed {seed}: {}", share(&world));
+        assert_eq!(world.outcome().worst_excess_bps(), 0);
+    }
+}
+
+#[test]
+fn what_a_dead_box_borrowed_is_used_by_others_after_the_lease() {
+    let mut world = World::new(settings(4, 2, Network::of_delay_ms(20)), equal(4));
+    world.demand(0, 0, "uplink", 2 * LIMIT_BPS);
+    world.run(6_000 * MS);
+    assert!(world.in_force_bps(0, "uplink") > LIMIT_BPS / 100 * 95);
+    // The box is gone, and its traffic goes through the others.
+    world.fault(6_000 * MS, Fault::KillAgent { at: 0, back_ns: None });
+    for id in 1..4 {
+        world.demand(6_000 * MS, id, "uplink", LIMIT_BPS);
+    }
+    world.run(6_000 * MS + 2_400 * MS);
+    let sum: u64 = (1..4).map(|id| world.in_force_bps(id, "uplink")).sum();
+    assert!(sum > LIMIT_BPS / 100 * 74, "{sum}");
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn both_sides_of_a_cut_fall_to_what_they_own() {
+    let mut world = World::new(settings(4, 3, Network::of_delay_ms(20)), equal(4));
+    world.demand(0, 0, "uplink", 2 * LIMIT_BPS);
+    world.run(6_000 * MS);
+    world.fault(6_000 * MS, Fault::Cut(0b0001));
+    world.run(9_500 * MS);
+    let alone = world.in_force_bps(0, "uplink");
+    assert!(alone.abs_diff(LIMIT_BPS / 4) < LIMIT_BPS / 100, "{alone}");
+    world.fault(9_500 * MS, Fault::Cut(0));
+    world.run(10_500 * MS);
+    assert!(world.in_force_bps(0, "uplink") > LIMIT_BPS / 100 * 95);
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_data_plane_that_starts_again_is_set_at_once() {
+    let mut world = World::new(settings(2, 4, Network::of_delay_ms(5)), equal(2));
+    world.demand(0, 0, "uplink", 2 * LIMIT_BPS);
+    world.run(6_000 * MS);
+    world.fault(6_000 * MS, Fault::RestartDataPlane(0));
+    world.run(6_000 * MS + 200 * MS);
+    assert!(world.in_force_bps(0, "uplink") > LIMIT_BPS / 100 * 95);
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+fn used(boxes: usize, delay_ms: u64) -> f64 {
+    let mut world = World::new(settings(boxes, 5, Network::of_delay_ms(delay_ms)), equal(boxes));
+    // 80/20: one box has four fifths of the demand, and every ten seconds another one.
+    for turn in 0..7_u64 {
+        for id in 0..boxes {
+            let is_first = turn as usize % boxes == id;
+            let part = if is_first { 0.80 } else { 0.20 / (boxes - 1) as f64 };
+            let demand = (LIMIT_BPS as f64 * part * 1.05) as u64;
+            world.demand(turn * 10_000 * MS, id, "uplink", demand);
+        }
+    }
+    world.run(10_000 * MS);
+    world.begin_measurement();
+    world.run(70_000 * MS);
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+    world.outcome().used
+}
+
+#[test]
+fn a_skewed_demand_that_moves_uses_the_limit() {
+    let near = used(4, 20);
+    assert!(near >= 0.99, "{near}");
+    let far = used(4, 200);
+    assert!(far >= 0.95, "{far}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Demand { box_id: usize, percent: u64 },
+    Fault(Fault),
+}
+
+fn steps(boxes: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let at = 0..15_000_u64;
+    let id = 0..boxes;
+    let demand = (id.clone(), prop_oneof![Just(0_u64), 1..200_u64]);
+    let step = prop_oneof![
+        6 => demand.prop_map(|(box_id, percent)| Step::Demand { box_id, percent }),
+        1 => (id.clone(), prop::option::weighted(0.9, 0..4_000_u64)).prop_map(|(at, back)| {
+            Step::Fault(Fault::KillAgent { at, back_ns: back.map(|ms| ms * MS) })
+        }),
+        1 => (id.clone(), 1..7_000_u64).prop_map(|(at, ms)| Step::Fault(Fault::StallAgent { at, for_ns: ms * MS })),
+        1 => id.prop_map(|id| Step::Fault(Fault::RestartDataPlane(id))),
+        2 => (0..1_u64 << boxes).prop_map(|mask| Step::Fault(Fault::Cut(mask))),
+    ];
+    prop::collection::vec((at, step), 0..40)
+}
+
+fn networks() -> impl Strategy<Value = Network> {
+    let parts = (0..100_u64, 0..200_u64, 0.0..0.4, 0.0..0.3, 0.0..0.1, 0..8_000_u64);
+    parts.prop_map(|(delay, jitter, loss, copies, late, late_ms)| Network {
+        delay_ns: delay * MS,
+        jitter_ns: jitter * MS,
+        loss,
+        copies,
+        late,
+        late_ns: late_ms * MS,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sum_never_exceeds_the_limit(
+        seed in any::<u64>(),
+        network in networks(),
+        order_ms in prop_oneof![3 => Just(1_u64), 1 => 0..2_500_u64],
+        (boxes, steps) in (2..6_usize).prop_flat_map(|boxes| (Just(boxes), steps(boxes))),
+    ) {
+        let settings = Settings { order_ns: order_ms * MS, ..settings(boxes, seed, network) };
+        let mut world = World::new(settings, equal(boxes));
+        for (at, step) in steps {
+            match step {
+                Step::Demand { box_id, percent } => {
+                    world.demand(at * MS, box_id, "uplink", LIMIT_BPS / 100 * percent);
+                }
+                Step::Fault(fault) => world.fault(at * MS, fault),
+            }
+        }
+        world.run(20_000 * MS);
+        let outcome = world.outcome();
+        prop_assert_eq!(outcome.worst_excess_bps(), 0, "first at {:?}", outcome.first_excess_ns);
+    }
+}
