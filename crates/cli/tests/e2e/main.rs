@@ -31,6 +31,7 @@ mod descriptors;
 mod escaping;
 mod failing;
 mod fleet;
+mod fleet_agents;
 mod flowvalve;
 mod forwarding;
 mod frames;
