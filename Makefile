@@ -8,7 +8,7 @@ NARROWS := target/release/narrows
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables \
-            nginx wrk containernetworking-plugins
+            nginx wrk containernetworking-plugins nats-server
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -18,7 +18,7 @@ CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -28,6 +28,7 @@ help:
 	@echo "make demo-router    a routing daemon moves a flow when a link fails, and cake keeps the delay low where it goes (root)"
 	@echo "make demo-balance   web servers drain, die and come back behind the balancer, under requests, a flood and an upgrade (root)"
 	@echo "make demo-host      a box's own traffic under the host plane and under the kernel's shapers (root)"
+	@echo "make demo-fleet     four boxes keep one limit together, while load moves, a box dies and a wire is cut (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
@@ -50,7 +51,7 @@ help:
 	@echo "make tools          programs that call Narrows, for the end-to-end tests: FireQOS, tcconfig, cnitool"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
-	@echo "make deb            build target/package/narrows_*.deb and narrows-cni_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
+	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb and narrows-fleet_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
 	@echo "make sbom           list what the package is built from, as target/package/narrows.cdx.json"
@@ -58,7 +59,7 @@ help:
 	@echo "make deps           install the Debian packages that are missing; ARCH=arm64 also those that build for ARM"
 
 # Packages with which a service comes that nobody asked for, and its name.
-SERVICES := bird2:bird nginx:nginx
+SERVICES := bird2:bird nginx:nginx nats-server:nats-server
 
 # Installs only what is missing, and says what. A service that comes with it is stopped, and not started
 # again. One that was here before stays as it is.
@@ -102,6 +103,10 @@ demo-router: build
 demo-host: build
 	@$(NARROWS) demo host
 
+demo-fleet: build
+	@$(CARGO) build --release --locked -p narrows-fleet
+	@$(NARROWS) demo fleet --plot target/demo-fleet.svg
+
 demo-balance: build
 	@$(NARROWS) demo balance
 
@@ -131,12 +136,13 @@ bench-tree-real: build
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
-	@for unit in narrows-serve narrows-health; do \
-	  sed 's|/usr/bin/narrows|/bin/true|' dist/$$unit.service > target/unit/$$unit.service; \
+	@for unit in narrows-serve narrows-health narrows-fleet; do \
+	  sed 's|/usr/bin/[a-z-]*|/bin/true|' dist/$$unit.service > target/unit/$$unit.service; \
 	done
 	systemd-analyze verify target/unit/*.service
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-serve.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=20 dist/narrows-health.service | tail -n 1
+	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-fleet.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: format
@@ -185,7 +191,7 @@ tested: deps
 	@$(TESTED) --all-targets
 
 programs: deps
-	@$(TESTED) --bin narrows --bin vmlab --test pages
+	@$(TESTED) --bin narrows --bin narrows-fleet --bin vmlab --test pages
 
 # With BUILT=1 they are there, and nobody waits for a neighbour's build to find that out.
 PROGRAMS := $(if $(BUILT),deps,programs)
@@ -369,7 +375,7 @@ deb: deps
 	  echo "installing Debian packages: lintian"; \
 	  $(SUDO) apt-get install -y -qq --no-install-recommends lintian >/dev/null; }
 	lintian --fail-on error,warning --tag-display-limit 0 --allow-root \
-	  target/package/narrows{,-cni}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
+	  target/package/narrows{,-cni,-fleet}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
 
 tarball: deps
 	@CARGO="$(CARGO)" PROFILE=$(PROFILE) $(CROSS) dist/package tarball

@@ -11,6 +11,7 @@ mod cpu_list;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod doctor;
+pub mod fleet;
 pub mod health;
 pub mod import;
 pub mod joined;

@@ -5,7 +5,7 @@ use crate::output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
-use narrows_testbed::demo::{balance, router};
+use narrows_testbed::demo::{balance, fleet, router};
 use narrows_testbed::own_traffic::{self, Place};
 use narrows_testbed::tree::demo as tree;
 use narrows_testbed::{demo, interrupt, rrul};
@@ -44,6 +44,7 @@ enum Other {
     Router(Router),
     Balance(Balance),
     Host(Host),
+    Fleet(Fleet),
 }
 
 /// Show the delay under load with CAKE.
@@ -124,6 +125,28 @@ struct Balance {
     json: bool,
 }
 
+/// Show four boxes with one limit, while load moves, a box is killed, and a wire is cut.
+///
+/// Four instances between clients and servers, each with an agent (narrows-fleet, which lies beside
+/// this program) and a NATS server of its own, in namespaces. Shows what is due to each box, what it
+/// delivered, how soon it had its share, and the sum of all in the worst tenth of a second. Takes a
+/// minute and always cleans up. Fails if the sum exceeds the limit by more than the boxes' buckets
+/// hold, if less than 95 % of what can be used is used, or if a packet is missing. Needs root.
+#[derive(Args)]
+struct Fleet {
+    /// Seconds per phase.
+    #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(4..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Also plot the rates over time, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
 /// Show what a limit does to a box's own traffic: the host plane beside the kernel's shapers.
 ///
 /// Between two namespaces: TCP flows of the box with the limit, in super-packets, and UDP probes
@@ -191,6 +214,7 @@ impl Demo {
             Some(Other::Router(router)) => return router.execute(),
             Some(Other::Balance(balance)) => return balance.execute(),
             Some(Other::Host(host)) => return host.execute(),
+            Some(Other::Fleet(fleet)) => return fleet.execute(),
             None => {}
         }
         let report = demo::run(&demo::Options {
@@ -273,6 +297,21 @@ impl Host {
             write_plot(file, &own_traffic::svg(&report)?)?;
         }
         print(&report, self.json)
+    }
+}
+
+impl Fleet {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let program = std::env::current_exe()?;
+        let report = fleet::run(&fleet::Options {
+            agent: program.with_file_name("narrows-fleet"),
+            program,
+            phase: Duration::from_secs(self.seconds),
+        })?;
+        if let Some(file) = &self.plot {
+            write_plot(file, &fleet::svg(&report)?)?;
+        }
+        judged(print(&report, self.json)?, report.is_met)
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Manual {
 
 /// The manual section for system administration programs.
 const SECTION: &str = "8";
+/// A command that is another program. The package of that has its page.
+const ELSEWHERE: &str = "fleet";
 /// Marks the start of the examples in a help text.
 const EXAMPLES: &str = "Examples:";
 
@@ -42,7 +44,8 @@ impl Manual {
         let see: Vec<String> =
             shown.iter().map(|one| format!("{name}-{}", one.get_name())).collect();
         write(&pages.join(format!("{name}.{SECTION}")), &page(&built, &name, &see)?)?;
-        for (command, title) in shown.iter().zip(&see) {
+        let own = shown.iter().zip(&see).filter(|(one, _)| one.get_name() != ELSEWHERE);
+        for (command, title) in own {
             write_pages(&pages, command, title, &name)?;
         }
         for (shell, folder, file) in [
@@ -176,7 +179,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("nrw-manual-{}", std::process::id()));
         let command = crate::Cli::command();
         Manual { directory: folder.clone() }.execute(command.clone()).unwrap();
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+        for below in shown.filter(|below| below.get_name() != ELSEWHERE) {
             let name = below.get_name();
             let page = folder.join(format!("share/man/man8/narrows-{name}.8"));
             let text = fs::read_to_string(&page).unwrap();

@@ -30,6 +30,8 @@ mod crowding;
 mod descriptors;
 mod escaping;
 mod failing;
+mod fleet;
+mod fleet_agents;
 mod flowvalve;
 mod forwarding;
 mod frames;

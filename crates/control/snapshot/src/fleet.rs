@@ -96,3 +96,26 @@ pub struct SharedLimit {
     /// Packets dropped there.
     pub dropped_packets: u64,
 }
+
+/// One shared limit in a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FleetStanding {
+    /// Its name.
+    pub name: CompactString,
+    /// The port that has it.
+    pub port: CompactString,
+    /// Where it is there: `1:` is a qdisc, `1:10` a class.
+    pub at: CompactString,
+    /// The rate of all boxes together.
+    pub limit_bps: u64,
+    /// This box's safe share of it.
+    pub safe_bps: u64,
+    /// The rate that is enforced now.
+    pub in_force_bps: u64,
+    /// Why that much: `agent` if an agent orders it; `alone` if no agent has spoken for too long;
+    /// `start` if the limit is new here, and no agent has spoken yet.
+    pub because: CompactString,
+    /// For how long no order of an agent has held, in seconds; none if one does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub alone_s: Option<f64>,
+}

@@ -34,7 +34,9 @@ pub use conservation::Conservation;
 pub use counts::Counts;
 pub use delays::Delays;
 pub use fields::Fields;
-pub use fleet::{FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, SharedLimit};
+pub use fleet::{
+    FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, FleetStanding, SharedLimit,
+};
 pub use heaviest::{Heaviest, Heavy};
 pub use port::{ConnectionIds, CountedBy, DeviceLosses, KernelDrops, OwnTraffic, Port, SlowPath};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
@@ -80,6 +82,10 @@ pub struct Snapshot {
     /// and classes: `narrows balance list -j` has them for scripts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub services: Vec<ListedService>,
+    /// The limits that a fleet of boxes shares; at most 1,000 without the trees of qdiscs and
+    /// classes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub fleet: Vec<FleetStanding>,
     /// Where every packet went.
     #[serde(default)]
     pub conservation: Conservation,

@@ -47,6 +47,7 @@ impl Snapshot {
         for port in &self.ports {
             port.write(out, self.fails_closed())?;
         }
+        self.write_fleet(out)?;
         for worker in &self.workers {
             write!(out, "worker {}: cpu {}, ", worker.queue, worker.cpu)?;
             if let Some(seconds) = worker.silent_s {
@@ -91,6 +92,32 @@ impl Snapshot {
         Ok(())
     }
 }
+
+impl Snapshot {
+    /// The limits that a fleet shares, as many as one reads.
+    fn write_fleet(&self, out: &mut String) -> std::fmt::Result {
+        for limit in self.fleet.iter().take(FLEET_LINES) {
+            let [all, safe, now] = [limit.limit_bps, limit.safe_bps, limit.in_force_bps].map(rate);
+            let (name, port, at) = (line(&limit.name), line(&limit.port), line(&limit.at));
+            let why = match (limit.because.as_str(), limit.alone_s) {
+                ("start", _) => "start: no agent has spoken yet".to_owned(),
+                ("alone", Some(seconds)) => format!("alone: no agent for {seconds:.0} s"),
+                (because, _) => line(because).into_owned(),
+            };
+            writeln!(
+                out,
+                "fleet {name}: {port} {at}, limit {all}, safe {safe}, in force {now} ({why})"
+            )?;
+        }
+        match self.fleet.len().saturating_sub(FLEET_LINES) {
+            0 => Ok(()),
+            more => writeln!(out, "fleet: {more} more limits, see them with --json --trees"),
+        }
+    }
+}
+
+/// How many shared limits are listed.
+const FLEET_LINES: usize = 40;
 
 /// The outcomes of frames that a router and a switch forwarded.
 const LEFT: [&str; 3] = ["routed", "by_flow", "switched"];
@@ -336,6 +363,7 @@ mod tests {
                 ..Port::default()
             }],
             services: Vec::new(),
+            fleet: Vec::new(),
             workers: vec![Worker {
                 load: 0.25,
                 idle_s: 3.0,

@@ -9,14 +9,14 @@
 
 use crate::kind::{Classes, Rules, Site, strategy};
 use crate::plan::SharedLimit;
-use crate::{Params, Parent, PolicyError};
+use crate::{Fleet, Params, Parent, PolicyError};
 use narrows_coordination::{Limit, Strategy};
 use narrows_qdisc::cake::{AckFilter, Config, Diffserv, Isolation};
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// A `cake`, or a `cake_mq` with the `cake`s of all queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cake {
     /// Whether each queue is listed as a class with a `cake` of its own.
     pub multi: bool,
@@ -25,7 +25,7 @@ pub struct Cake {
 }
 
 /// Every parameter that a command can set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CakeParams {
     /// The configuration of an instance.
     pub config: Config,
@@ -33,10 +33,12 @@ pub struct CakeParams {
     pub split_gso: bool,
     /// How the queues divide the rate; `None` for the default.
     pub strategy: Option<Strategy>,
+    /// What makes the rate that of several boxes.
+    pub fleet: Option<Box<Fleet>>,
 }
 
 /// The options that a command names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CakeOptions {
     /// The rate; zero is unlimited.
     pub rate: Option<Rate>,
@@ -74,6 +76,8 @@ pub struct CakeOptions {
     pub split_gso: Option<bool>,
     /// How the queues divide the rate.
     pub strategy: Option<Strategy>,
+    /// `fleet`, or nothing by `nofleet`
+    pub fleet: Option<Option<Box<Fleet>>>,
 }
 
 /// CoDel's target is this fraction of its interval, in all presets.
@@ -91,7 +95,7 @@ impl CakeParams {
     /// The defaults for frames of up to `frame` bytes.
     pub fn new(frame: u32) -> Self {
         let config = Config { frame, ..Config::default() };
-        Self { config, split_gso: true, strategy: None }
+        Self { config, split_gso: true, strategy: None, fleet: None }
     }
 
     /// How the queues divide the rate.
@@ -131,7 +135,29 @@ impl CakeParams {
         config.memory = options.memory.or(config.memory);
         set(&mut self.split_gso, options.split_gso);
         self.strategy = options.strategy.or(self.strategy);
+        if let Some(fleet) = &options.fleet {
+            self.fleet.clone_from(fleet);
+        }
         self
+    }
+}
+
+impl CakeParams {
+    /// Refuses what a fleet cannot share.
+    fn check_fleet(&self) -> Result<(), PolicyError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let refuse = |what: &str| {
+            let name = &fleet.name;
+            let why = format!("{name}: {what}: give bandwidth RATE, or nofleet.");
+            Err(PolicyError::Fleet(why))
+        };
+        match self.config.rate {
+            _ if self.config.autorate => {
+                refuse("autorate-ingress follows what arrives at this box alone")
+            }
+            None => refuse("without a bandwidth there is nothing to share"),
+            Some(rate) => fleet.check("bandwidth", rate),
+        }
     }
 }
 
@@ -165,7 +191,7 @@ impl Rules for Cake {
 
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
         let Params::Cake { options, .. } = params else { return Ok(()) };
-        let mut params = self.params.with(options);
+        let mut params = self.params.clone().with(options);
         params.config.frame = site.facts.frame();
         if site.own_queue && options.strategy.is_some() {
             return Err(PolicyError::CoordinationUnderMq);
@@ -174,6 +200,7 @@ impl Rules for Cake {
         if params.config.autorate && (self.multi || several) {
             return Err(PolicyError::AutorateShared(self.name()));
         }
+        params.check_fleet()?;
         self.params = params;
         Ok(())
     }
@@ -236,7 +263,7 @@ mod tests {
         let per_frame = Some(0);
         assert!(from_defaults(CakeOptions { per_frame, ..CakeOptions::default() }).network_length);
         let raw = CakeOptions { per_frame: Some(5), raw: true, ..CakeOptions::default() };
-        assert!(!from_defaults(raw).network_length);
+        assert!(!from_defaults(raw.clone()).network_length);
         assert_eq!(from_defaults(raw).overhead.per_frame, 5);
         let framing = Some(Framing::Atm);
         assert!(!from_defaults(CakeOptions { framing, ..CakeOptions::default() }).network_length);
@@ -247,7 +274,7 @@ mod tests {
         let rate = Some(Rate::from_bits_per_sec(8_000_000));
         let some = CakeOptions { rate, wash: Some(true), ..CakeOptions::default() };
         let params = CakeParams::new(1514).with(&some);
-        assert_eq!(params.with(&CakeOptions::default()), params);
+        assert_eq!(params.clone().with(&CakeOptions::default()), params);
         let unlimited = CakeOptions { rate: Some(Rate::default()), ..CakeOptions::default() };
         assert_eq!(params.with(&unlimited).config.rate, None);
     }

@@ -169,6 +169,18 @@ impl<C: TreeClass> ClassTree<C> {
         }
     }
 
+    /// These classes with the changes from `before` to `next`.
+    pub(crate) fn following(&self, before: &Self, next: &Self) -> Self {
+        let mut follows = self.clone();
+        for minor in before.changes(next) {
+            match next.get(minor) {
+                Some(class) => follows.insert(minor, class.clone()),
+                None => follows.remove(minor),
+            }
+        }
+        follows
+    }
+
     /// The classes that differ in `next`, or exist in only one of both.
     pub(crate) fn changes(&self, next: &Self) -> impl Iterator<Item = u32> {
         self.all.diff(&next.all).map(|change| match change {
@@ -244,9 +256,9 @@ mod tests {
     fn class(parent: u32, mbit: u64) -> HtbClass {
         let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
         let (burst, prio, quantum) = (Bytes(1600), 0, None);
-        let (overhead, label) = (Overhead::NONE, HtbLabel::default());
-        let params =
-            HtbParams { rate, ceil: rate, burst, cburst: burst, prio, quantum, overhead, label };
+        let (overhead, label, fleet) = (Overhead::NONE, HtbLabel::default(), None);
+        let (ceil, cburst) = (rate, burst);
+        let params = HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label, fleet };
         HtbClass { parent: Some(parent).filter(|parent| *parent != 0), params }
     }
 

@@ -4,8 +4,9 @@ use crate::automatic::Automatic;
 use crate::classful::{MINOR_MAX, must_be_unassigned};
 use crate::kind::Site;
 use crate::{
-    CLASSFUL_DEPTH, ClassEdit, ClassId, Classes, Ends, Handle, Kind, MAX_DEPTH, Node, Params,
-    Parent, Policy, PolicyError, PortFacts, PortPolicy, is_intermediate, pacing,
+    CLASSFUL_DEPTH, ClassEdit, ClassId, ClassParams, Classes, Ends, FleetPlace, Handle, Kind,
+    MAX_DEPTH, Node, Params, Parent, Policy, PolicyError, PortFacts, PortPolicy, is_intermediate,
+    pacing,
 };
 use narrows_classify::ActionId;
 use std::sync::Arc;
@@ -60,14 +61,22 @@ impl Policy {
         let next = &mut self;
         let mut allocator = Automatic { last: next.last_automatic, before: given.get(dev) };
         let port = next.ports.entry(dev.to_owned()).or_default();
+        let name = edit.params.as_ref().and_then(Params::fleet).map(|fleet| &fleet.name);
+        let before = name.and_then(|name| port.fleet.get(name).copied());
         let gone = match edit.verb {
             Verb::Delete => port.delete(edit, facts)?,
             _ => port.modify(edit, facts, &mut allocator)?,
         };
+        if let Some(name) = name {
+            port.check_shared(name, before)?;
+        }
         if port.is_empty() {
             next.ports.remove(dev);
         }
         next.last_automatic = allocator.last;
+        if let Some(name) = name {
+            next.check_shared(dev, name)?;
+        }
         next.settle_actions(&gone);
         Ok(self)
     }
@@ -104,6 +113,13 @@ impl Policy {
         if edit.class.is_some_and(|class| class.minor > MINOR_MAX && is_inner) {
             return Err(PolicyError::WideClass(handle));
         }
+        let place = edit.class.map(|class| FleetPlace::Class(handle.class(class.minor)));
+        let name = match &edit.params {
+            Some(ClassParams::Htb(params)) => params.fleet.as_ref().map(|fleet| &fleet.name),
+            _ => None,
+        };
+        let before = name.and_then(|name| port.fleet.get(name).copied());
+        let was_shared = place.and_then(|place| port.shared_at(place)).cloned();
         let changed = port.change_node(handle, |Node { kind, .. }| match kind {
             Kind::Htb(htb) => htb.edit(handle, edit),
             Kind::Hfsc(hfsc) => hfsc.edit(handle, edit),
@@ -114,8 +130,18 @@ impl Policy {
             _ => Err(none()),
         });
         let Changed { without_qdisc, mut gone } = changed.ok_or_else(none)??;
+        if let Some(place) = place {
+            let is_shared = port.shared_at(place).cloned();
+            port.rename_shared(place, was_shared, is_shared);
+        }
+        if let Some(name) = name {
+            port.check_shared(name, before)?;
+        }
         if let Some(class) = without_qdisc {
             gone.extend(port.take(Parent::Class(handle.class(class))));
+        }
+        if let Some(name) = name {
+            next.check_shared(dev, name)?;
         }
         next.settle_actions(&gone);
         Ok(self)

@@ -45,6 +45,9 @@ pub enum PolicyError {
     /// Invalid parameters of an `ets` or of one of its classes.
     #[error("sch_ets: {0}")]
     Ets(String),
+    /// A limit that a fleet cannot share.
+    #[error("fleet {0}")]
+    Fleet(String),
     /// A class of another kind than its qdisc.
     #[error("{handle} is a {present}, so its classes are {present}'s and not {given}'s.")]
     OtherClassKind {

@@ -10,7 +10,9 @@ use crate::classful::{Classful, TreeRules};
 use crate::edit::Changed;
 use crate::kind::{Classes, Rules, Site};
 use crate::plan::SharedLimit;
-use crate::{ClassId, Handle, HfscCurves, HtbLabel, Kind, Params, Parent, PolicyError, Verb};
+use crate::{
+    ClassId, Fleet, Handle, HfscCurves, HtbLabel, Kind, Params, Parent, PolicyError, Verb,
+};
 use narrows_classify::{Blocks, Otherwise};
 use narrows_coordination::{Label, TreeKind, TreeStrategy};
 use narrows_qdisc::htb::{self, CLASS_MAX, PRIORITIES, Unclassified};
@@ -96,6 +98,8 @@ pub struct HtbParams {
     pub overhead: Overhead,
     /// FlowValve's parameters.
     pub label: HtbLabel,
+    /// What makes the ceiling that of several boxes.
+    pub fleet: Option<Box<Fleet>>,
 }
 
 /// One change to the classes of a port.
@@ -285,7 +289,10 @@ impl HtbParams {
         if usize::from(self.prio) >= PRIORITIES {
             return refuse("prio is 0 to 7.");
         }
-        Ok(())
+        match &self.fleet {
+            Some(fleet) => fleet.check("ceil", self.ceil),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,9 +7,9 @@
 use crate::mq::Mq;
 use crate::plan::SharedLimit;
 use crate::{
-    Cake, CakeOptions, CodelQueueOptions, Drr, Ets, EtsOptions, Fifo, FifoUnit, FqCodelOptions,
-    FqOptions, FqParams, Hfsc, Htb, HtbOptions, Node, PacingOptions, Parent, PolicyError,
-    PortFacts, Prio, PrioParams, SfqOptions, TbfParams,
+    Cake, CakeOptions, CodelQueueOptions, Drr, Ets, EtsOptions, Fifo, FifoUnit, Fleet,
+    FqCodelOptions, FqOptions, FqParams, Hfsc, Htb, HtbOptions, Node, PacingOptions, Parent,
+    PolicyError, PortFacts, Prio, PrioParams, SfqOptions, TbfParams,
 };
 use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
@@ -214,7 +214,7 @@ impl Kind {
         let mut kind = match params {
             Params::Noqueue => Self::Noqueue,
             Params::Fifo(unit, _) => Self::Fifo(Fifo::new(*unit, site.facts)),
-            Params::Tbf(params) => Self::Tbf(*params),
+            Params::Tbf(params) => Self::Tbf(params.clone()),
             Params::Cake { multi, .. } => Self::Cake(Cake::new(*multi, site)?),
             Params::Fq(_) => Self::Fq(FqParams::new(site.facts.frame())),
             Params::Codel(_) => Self::Codel(codel::Config::for_frames_of(site.facts.frame())),
@@ -323,6 +323,15 @@ pub enum Params {
 }
 
 impl Params {
+    /// What makes the rate that of a fleet.
+    pub(crate) fn fleet(&self) -> Option<&Fleet> {
+        match self {
+            Self::Tbf(params) => params.fleet.as_deref(),
+            Self::Cake { options, .. } => options.fleet.as_ref()?.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The name of the kind.
     pub fn kind_name(&self) -> &str {
         match self {

@@ -2,14 +2,14 @@
 
 use crate::kind::{Classes, Rules, Site, Stamps, strategy};
 use crate::plan::SharedLimit;
-use crate::{Fifo, FifoUnit, Kind, Node, Params, PolicyError};
+use crate::{Fifo, FifoUnit, Fleet, Kind, Node, Params, PolicyError};
 use narrows_coordination::{Limit, Strategy};
 use narrows_qdisc::Config;
 use narrows_qdisc::tbf::{self, Peak};
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
 /// The parameters of a token bucket filter, as `tc` sends them: all at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TbfParams {
     /// The average rate, in whole bytes per second as in the kernel.
     pub rate: Rate,
@@ -24,6 +24,8 @@ pub struct TbfParams {
     /// How the queues divide the rate; `None` for the default, or in a change for the present
     /// value.
     pub strategy: Option<Strategy>,
+    /// What makes the rate that of several boxes.
+    pub fleet: Option<Box<Fleet>>,
 }
 
 impl TbfParams {
@@ -50,6 +52,9 @@ impl TbfParams {
                 return refuse("peakrate must be above rate: leave it out, or raise it.");
             }
         }
+        if let Some(fleet) = &self.fleet {
+            fleet.check("rate", self.rate)?;
+        }
         if own_queue && self.strategy.is_some() {
             return Err(PolicyError::CoordinationUnderMq);
         }
@@ -71,7 +76,7 @@ impl Rules for TbfParams {
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
         let Params::Tbf(params) = params else { return Ok(()) };
         params.check(site.own_queue)?;
-        *self = Self { strategy: params.strategy.or(self.strategy), ..*params };
+        *self = Self { strategy: params.strategy.or(self.strategy), ..params.clone() };
         Ok(())
     }
 

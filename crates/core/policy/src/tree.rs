@@ -6,7 +6,10 @@
 
 use crate::action::ActionSet;
 use crate::automatic::Given;
-use crate::{ClassId, Classes, Ends, Handle, Kind, Parent, Stab, reuse};
+use crate::fleet::{FleetPlaces, taken};
+use crate::{
+    ClassId, Classes, Ends, FleetName, FleetPlace, Handle, Kind, Parent, PolicyError, Stab, reuse,
+};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::ActionId;
@@ -100,6 +103,8 @@ pub struct PortPolicy {
     holders: OrdMap<Handle, ()>,
     /// How many qdiscs need the addresses before network address translation.
     translating: usize,
+    /// Where the limits are that a fleet shares.
+    pub(crate) fleet: FleetPlaces,
     /// The filters at the ends of the port.
     pub ends: Option<Ends>,
     /// The actions of all filters of the instance; see [`Policy::actions`].
@@ -221,6 +226,7 @@ impl PortPolicy {
             reuse::map(&before.qdiscs, &self.qdiscs, |old, new| Arc::new(merge(old, new)));
         self.places = reuse::map(&before.places, &self.places, |_, new| *new);
         self.holders = reuse::map(&before.holders, &self.holders, |(), ()| ());
+        self.fleet = reuse::map(&before.fleet, &self.fleet, |_, new| *new);
     }
 
     /// Changes the qdisc `handle`, but not its place or kind.
@@ -231,8 +237,12 @@ impl PortPolicy {
     ) -> Option<T> {
         let node = Arc::make_mut(self.qdiscs.get_mut(&handle)?);
         self.translating -= usize::from(node.looks_up_translations());
+        let shared = |node: &Node| node.fleet().map(|(fleet, _)| fleet.name.clone());
+        let before = shared(node);
         let changed = change(node);
         self.translating += usize::from(node.looks_up_translations());
+        let after = shared(node);
+        self.rename_shared(FleetPlace::Qdisc(handle), before, after);
         Some(changed)
     }
 
@@ -245,9 +255,81 @@ impl PortPolicy {
             self.holders.insert(node.handle, ());
         }
         self.translating += usize::from(node.looks_up_translations());
+        if let Some((fleet, _)) = node.fleet() {
+            self.fleet.insert(fleet.name.clone(), FleetPlace::Qdisc(node.handle));
+        }
         self.places.insert(place, node.handle);
         self.qdiscs.insert(node.handle, Arc::new(node));
         gone
+    }
+
+    /// Records that the limit at `place` is shared under the name `after`, and no longer `before`.
+    pub(crate) fn rename_shared(
+        &mut self,
+        place: FleetPlace,
+        before: Option<FleetName>,
+        after: Option<FleetName>,
+    ) {
+        if before == after {
+            return;
+        }
+        if let Some(before) = before.filter(|name| self.fleet.get(name) == Some(&place)) {
+            self.fleet.remove(&before);
+        }
+        if let Some(after) = after {
+            self.fleet.insert(after, place);
+        }
+    }
+
+    /// The name of the shared limit at `place`.
+    pub(crate) fn shared_at(&self, place: FleetPlace) -> Option<&FleetName> {
+        let fleet = match place {
+            FleetPlace::Qdisc(handle) => self.find(handle)?.fleet().map(|(fleet, _)| fleet),
+            FleetPlace::Class(class) => {
+                self.find(Handle::new(class.major)?)?.class_fleet(class.minor)
+            }
+        };
+        fleet.map(|fleet| &fleet.name)
+    }
+
+    /// Refuses `name`, which was at `before` until an edit, if it is there still and elsewhere, too.
+    pub(crate) fn check_shared(
+        &self,
+        name: &FleetName,
+        before: Option<FleetPlace>,
+    ) -> Result<(), PolicyError> {
+        match before {
+            Some(place)
+                if self.fleet.get(name) != Some(&place) && self.shared_at(place) == Some(name) =>
+            {
+                Err(taken(name, None, place))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the qdiscs of `enforced`, with the changes from `before` to `next`.
+    pub(crate) fn take_nodes(&mut self, before: &Self, next: &Self, enforced: &Self) {
+        let mut nodes = enforced.qdiscs.clone();
+        for change in before.qdiscs.diff(&next.qdiscs) {
+            match change {
+                DiffItem::Add(handle, node) => drop(nodes.insert(*handle, Arc::clone(node))),
+                DiffItem::Remove(handle, _) => drop(nodes.remove(handle)),
+                DiffItem::Update { old: (_, old), new: (handle, new) } => {
+                    let mut node = Arc::clone(new);
+                    if let (Kind::Htb(old), Kind::Htb(new)) = (&old.kind, &new.kind)
+                        && let Some(Kind::Htb(now)) = nodes.get(handle).map(|now| &now.kind)
+                    {
+                        let classes = now.classes.following(&old.classes, &new.classes);
+                        if let Kind::Htb(htb) = &mut Arc::make_mut(&mut node).kind {
+                            htb.classes = classes;
+                        }
+                    }
+                    nodes.insert(*handle, node);
+                }
+            }
+        }
+        self.qdiscs = nodes;
     }
 
     /// Removes the qdisc at `parent` and its descendants. Returns the actions of their filters.
@@ -259,6 +341,16 @@ impl PortPolicy {
             let filters = classful.filters().values().flat_map(|filters| filters.iter());
             filters.flat_map(|(_, filter)| filter.actions.clone()).collect::<Vec<_>>()
         }));
+        let shared = node.fleet().map(|(fleet, _)| fleet.name.clone());
+        self.rename_shared(FleetPlace::Qdisc(node.handle), shared, None);
+        if let Kind::Htb(htb) = &node.kind
+            && !self.fleet.is_empty()
+        {
+            for (minor, class) in htb.classes.iter() {
+                let name = class.params.fleet.as_ref().map(|fleet| fleet.name.clone());
+                self.rename_shared(FleetPlace::Class(node.handle.class(minor)), name, None);
+            }
+        }
         self.places.remove(&self.place(parent));
         self.holders.remove(&node.handle);
         self.translating -= usize::from(node.looks_up_translations());

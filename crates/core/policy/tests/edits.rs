@@ -133,7 +133,7 @@ fn a_coordination_stays_until_another_is_named() {
         _ => unreachable!(),
     };
     let policy = made([
-        edit(Verb::Add, ROOT, 1, Some(Params::Tbf(locked))),
+        edit(Verb::Add, ROOT, 1, Some(Params::Tbf(locked.clone()))),
         edit(Verb::Replace, ROOT, 1, tbf(2)),
     ]);
     assert_eq!(strategy(&policy), Strategy::Lock);
@@ -145,12 +145,15 @@ fn a_coordination_stays_until_another_is_named() {
 fn coordination_needs_more_than_one_queue() {
     let policy = made([edit(Verb::Add, ROOT, 1, Some(Params::Mq))]);
     let locked = TbfParams { strategy: Some(Strategy::Lock), ..tbf_params(1) };
-    let refused = apply(&policy, edit(Verb::Add, class(1, 1), 2, Some(Params::Tbf(locked))));
+    let refused =
+        apply(&policy, edit(Verb::Add, class(1, 1), 2, Some(Params::Tbf(locked.clone()))));
     assert_eq!(refused, Err(PolicyError::CoordinationUnderMq));
     let policy = apply(&policy, edit(Verb::Add, class(1, 1), 2, tbf(1))).unwrap();
-    let refused = apply(&policy, edit(Verb::Change, class(1, 1), 2, Some(Params::Tbf(locked))));
+    let refused =
+        apply(&policy, edit(Verb::Change, class(1, 1), 2, Some(Params::Tbf(locked.clone()))));
     assert_eq!(refused, Err(PolicyError::CoordinationUnderMq));
-    let refused = apply(&policy, edit(Verb::Add, class(2, 1), 3, Some(Params::Tbf(locked))));
+    let refused =
+        apply(&policy, edit(Verb::Add, class(2, 1), 3, Some(Params::Tbf(locked.clone()))));
     assert_eq!(refused, Err(PolicyError::CoordinationUnderMq));
 }
 

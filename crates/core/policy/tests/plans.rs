@@ -41,7 +41,8 @@ fn htb_params(mbit: u64) -> HtbParams {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let (burst, prio, quantum) = (Bytes(1600), 0, None);
     let (overhead, label) = (Overhead::NONE, HtbLabel::default());
-    HtbParams { rate, ceil: rate, burst, cburst: burst, prio, quantum, overhead, label }
+    let (ceil, cburst, fleet) = (rate, burst, None);
+    HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label, fleet }
 }
 
 fn curves(real_time: u64, link_share: u64) -> ClassParams {

@@ -17,6 +17,7 @@ fn tbf() -> TbfParams {
         peak: None,
         overhead: Overhead { per_frame: 24, ..Overhead::NONE },
         strategy: None,
+        fleet: None,
     }
 }
 

@@ -41,7 +41,7 @@ pub use class::{
     Class, ClassMeter, DEPTH_MAX, Grant, LINGER, Leaf as LeafClass, PRIORITIES, Scheduler, Stage,
     Then,
 };
-pub use figures::{Figures, LeafFigures};
+pub use figures::{ClassCount, Figures, LeafFigures};
 pub use turns::Turns;
 
 /// The last number that a class can have.
@@ -618,6 +618,10 @@ impl Qdisc for Htb {
         for (place, leaf) in self.present() {
             leaf.stats_below(above.in_class(self.last == Some(place)), into);
         }
+    }
+
+    fn class_counts(&self, into: &mut Vec<ClassCount>) {
+        into.extend(self.present().map(|(_, leaf)| leaf.count()));
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {

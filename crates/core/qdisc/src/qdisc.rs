@@ -1,5 +1,6 @@
 //! The trait that every queueing discipline implements.
 
+use crate::htb::ClassCount;
 use crate::{Above, Detail, Handover, NodeId, Spec, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
@@ -184,6 +185,10 @@ pub trait Qdisc: Send {
             above.restate(own);
         }
     }
+
+    /// Adds what the leaf classes of this qdisc have sent, hold and dropped, if it is a tree of
+    /// classes: a part of its figures that is read often.
+    fn class_counts(&self, _into: &mut Vec<ClassCount>) {}
 
     /// Applies the parameters of `spec`, which this qdisc can carry on with
     /// ([`Config::carries_on`](crate::Config::carries_on)). Queued packets stay queued, even beyond

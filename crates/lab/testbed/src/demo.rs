@@ -11,6 +11,7 @@
 //! judged.
 
 pub mod balance;
+pub mod fleet;
 mod report;
 pub mod router;
 

@@ -7,8 +7,8 @@
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
 //!
-//! There are two other testbeds. The [`diamond`] has four routers between two hosts, and two paths;
-//! a [`web`]site a client, a balancer, and servers.
+//! There are three other testbeds. The [`diamond`] has four routers between two hosts, and two
+//! paths; a [`web`]site a client, a balancer, and servers; a [`fleet`] agents and their servers.
 //!
 //! Four rooms hold what measurements share: `network` has the namespaces, `traffic` the senders and
 //! receivers in them, `measure` the kernel's counters, and `harness` runs the measurements. Each
@@ -61,12 +61,12 @@ pub mod waking;
 
 pub use harness::rounds::Rounds;
 pub use harness::{background, collect, hang, interrupt, narrows, process, progress};
-pub use measure::{accounting, capture, counters, cpu, machine, spread, trial, window};
+pub use measure::{accounting, capture, counters, cpu, machine, spread, together, trial, window};
 pub use network::bed::Testbed;
 pub use network::namespace::Namespace;
 pub use network::{
-    bed, bird, bridge, diamond, guard, namespace, nginx, receiving, requirements, stale, steering,
-    translation, web,
+    bed, bird, bridge, diamond, fleet, guard, namespace, nginx, receiving, requirements, stale,
+    steering, translation, web, wires,
 };
 pub use traffic::{
     flood, frames, iperf, pace, ping, probe, raw, replayed, serve, stream, tcp, unpack, wrk,

@@ -9,6 +9,7 @@ pub(crate) mod fullest;
 pub(crate) mod listen;
 pub mod machine;
 pub mod spread;
+pub mod together;
 pub mod trial;
 pub(crate) mod trips;
 pub mod window;

@@ -34,7 +34,7 @@ use narrows_bpf::{Hook, RoutedBy, SetTables, UserFront, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
-use narrows_policy::{NodeStats, Plan, Policy};
+use narrows_policy::{FleetLimit, FleetName, NodeStats, Plan, Policy, PolicyError, PortPolicy};
 use narrows_sets::Sets;
 use narrows_shaper::{Delays, Installation};
 use narrows_snapshot::{Finding, Snapshot};
@@ -55,6 +55,7 @@ mod view;
 mod ways;
 
 pub(crate) use balance::Balance;
+use fleet::Fleet;
 pub(crate) use handover::{Inherited, Offer};
 use planning::Ready;
 pub(crate) use planning::{Planned, Planner, Replaced};
@@ -81,6 +82,10 @@ pub struct InstanceOptions {
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
+    /// The same with the rates in force where a fleet shares limits,
+    enforced: Policy,
+    /// and what is in force there.
+    fleet: Fleet,
     sets: Sets,
     balance: Balance,
     plane: Option<Box<dyn Plane>>,
@@ -139,6 +144,8 @@ impl Instance {
             bypass: Bypass::default(),
             let_go: None,
             policy: Policy::default(),
+            enforced: Policy::default(),
+            fleet: Fleet::default(),
             sets: Sets::default(),
             balance: Balance::default(),
             plane: None,
@@ -179,7 +186,7 @@ impl Instance {
         let mut instance = Self::new(options, repairs, gates);
         instance.user_front = user_front;
         planning::check_ports(&policy, &instance.options.forwarding, instance.options.plane)?;
-        instance.policy = policy;
+        instance.adopt_policy(policy);
         instance.adopt_sets(sets)?;
         instance.adopt_services(services).map_err(InstanceError::Services)?;
         instance.events.hold();
@@ -252,6 +259,8 @@ impl Instance {
             forwarding: self.options.forwarding.clone(),
             kind: self.options.plane,
             policy: self.policy.clone(),
+            enforced: self.enforced.clone(),
+            shares: self.fleet.shares().clone(),
             installed: ports().map(|port| plane?.installed(port)).collect(),
             running: plane.map(|plane| ports().map(|port| plane.plan(port).clone()).collect()),
             // While the ports are away, their number of queues is unknown.
@@ -276,24 +285,52 @@ impl Instance {
     /// # Errors
     /// As [`Instance::apply`].
     pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
-        let Planned { policy, mut plans } = planned;
+        let Planned { policy, enforced: planned, plans } = planned;
+        let in_force = |name: &FleetName, limit: &FleetLimit| self.fleet.in_force(name, limit);
+        let enforced = policy.enforced(&self.policy, &self.enforced, in_force);
+        let (enforced, installed) = self.enforce(enforced, &planned, plans)?;
+        let policy = std::mem::replace(&mut self.policy, policy);
+        self.fleet.follow(&policy, &self.policy, clock::since_boot());
+        self.forget_delays(&policy);
+        if self.plane.is_some() {
+            self.look_up();
+        }
+        Ok(Replaced { _policies: [policy, enforced], _installed: installed })
+    }
+
+    /// Has the plane run `enforced`; `plans` are for `planned`, and serve wherever that is the same.
+    /// Returns what was enforced before, and what ran. If it is refused, nothing has changed.
+    fn enforce(
+        &mut self,
+        enforced: Policy,
+        planned: &Policy,
+        mut plans: PerPort<Option<Ready>>,
+    ) -> Result<(Policy, Vec<Arc<Installation>>), InstanceError> {
         let mut changes = Vec::new();
+        let mut anew = None;
         for id in self.options.forwarding.ids() {
             let name = self.options.forwarding.name(id);
-            let port = planning::in_force(&policy, &self.options.forwarding, id)?;
-            if *port == *planning::in_force(&self.policy, &self.options.forwarding, id)? {
+            let port = planning::in_force(&enforced, &self.options.forwarding, id)?;
+            if *port == *planning::in_force(&self.enforced, &self.options.forwarding, id)? {
                 continue;
             }
             // Even while the ports are away, the sets that it names must exist.
             self.resolve(name, &port.in_front())?;
             let Some(plane) = &self.plane else { continue };
             let queues = self.laid_over(plane.queues());
-            let plan = match plans[id].take().filter(|ready| ready.plan().queues() == queues) {
+            let is_same = *port == *planning::in_force(planned, &self.options.forwarding, id)?;
+            let ready = plans[id].take().filter(|_| is_same);
+            let plan = match ready.filter(|ready| ready.plan().queues() == queues) {
                 Some(plan) => plan,
-                // The ports have changed since, or the policy there was equal when it was planned.
+                // The ports or shares have changed since, or the policy there was equal when it was
+                // planned.
                 None => {
-                    let mut plans = self.planner().plan(policy.clone())?.plans;
-                    let Some(plan) = plans[id].take() else { continue };
+                    if anew.is_none() {
+                        anew = Some(self.planner().plan_enforced(&enforced)?);
+                    }
+                    let Some(plan) = anew.as_mut().and_then(|plans| plans[id].take()) else {
+                        continue;
+                    };
                     plan
                 }
             };
@@ -301,16 +338,11 @@ impl Instance {
             changes.push((id, plan, terms));
         }
         // First what new filters ask, and last what old ones asked.
-        let (before, after) = (ways::asks(&self.policy), ways::asks(&policy));
+        let (before, after) = (ways::asks(&self.enforced), ways::asks(&enforced));
         self.ask(before.max(after));
         let installed = self.install(changes).inspect_err(|_| self.ask(before))?;
         self.ask(after);
-        let policy = std::mem::replace(&mut self.policy, policy);
-        self.forget_delays(&policy);
-        if self.plane.is_some() {
-            self.look_up();
-        }
-        Ok(Replaced { _policy: policy, _installed: installed })
+        Ok((std::mem::replace(&mut self.enforced, enforced), installed))
     }
 
     /// Forgets the delays in earlier sessions where another root qdisc was in force `before`.
@@ -369,7 +401,7 @@ impl Instance {
 
     fn install_again(&mut self, port: PortId) -> Result<(), InstanceError> {
         let Some(plane) = &self.plane else { return Ok(()) };
-        let plan = self.lay_out(&self.policy, port, plane.queues())?;
+        let plan = self.lay_out(&self.enforced, port, plane.queues())?;
         let terms = self.resolve(self.options.forwarding.name(port), &plan.front)?;
         let Some(plane) = &mut self.plane else { return Ok(()) };
         plane.put_in_front(port, &terms, self.tables.as_ref())?;
@@ -648,15 +680,23 @@ impl Instance {
     /// Lays the policy of each port out over `queues` queues.
     fn compile(&self, queues: usize) -> Result<PerPort<Plan>, InstanceError> {
         let ports = self.options.forwarding.ids();
-        ports.map(|port| self.lay_out(&self.policy, port, queues)).collect()
+        ports.map(|port| self.lay_out(&self.enforced, port, queues)).collect()
     }
 
     /// Lays out `policy` of the port `id` over `queues` queues, for its plane.
     fn lay_out(&self, policy: &Policy, id: PortId, queues: usize) -> Result<Plan, InstanceError> {
-        let name = self.options.forwarding.name(id);
         let port = &*planning::in_force(policy, &self.options.forwarding, id)?;
-        let plan = Plan::of(port, self.laid_over(queues));
-        let kind = self.options.plane;
+        self.fitted(id, port, Plan::of(port, self.laid_over(queues)))
+    }
+
+    /// `plan` of `port`, which is `id`, for its plane.
+    fn fitted(
+        &self,
+        id: PortId,
+        port: &PortPolicy,
+        plan: Result<Plan, PolicyError>,
+    ) -> Result<Plan, InstanceError> {
+        let (name, kind) = (self.options.forwarding.name(id), self.options.plane);
         let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
         planning::runnable(name, kind, plan.map_err(|source| planning::does_not_fit(name, source))?)
     }

@@ -11,6 +11,7 @@ use crate::bell::Bell;
 use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
 use narrows_forwarding::PortId;
 use narrows_qdisc::Spec;
+use narrows_qdisc::htb::ClassCount;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,6 +28,10 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 pub(crate) struct Mail {
     updates: BTreeMap<PortId, Spec>,
+    /// Wants to know that all updates are in effect.
+    pub(crate) applied: Option<Sender<()>>,
+    /// Requests what the classes of a port count.
+    pub(crate) counts: Option<(PortId, Sender<Vec<ClassCount>>)>,
     /// Requests a report, after all else.
     pub(crate) asked: Option<Sender<WorkerReport>>,
     /// Requests its sockets.

@@ -29,6 +29,7 @@ use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
+use narrows_qdisc::htb::ClassCount;
 use narrows_shaper::{Installation, Used};
 use narrows_snapshot::{OwnTraffic, Worker};
 use narrows_units::Nanos;
@@ -112,6 +113,12 @@ pub(crate) trait Plane: LooksUp {
 
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
+
+    /// What the leaf classes of the tree at the root of `port` count on each queue; `None` if
+    /// [`Plane::stats`] is as cheap.
+    fn class_counts(&self, _: PortId) -> Option<Vec<Vec<ClassCount>>> {
+        None
+    }
 
     /// The counters of filters' actions at each port.
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)>;
@@ -285,6 +292,12 @@ pub(crate) trait InheritedPlane {
     fn receive_on(&mut self, _: &[u32]) -> Result<(), InstanceError> {
         Ok(())
     }
+
+    /// The plan for packets that leave at `port`.
+    fn plan(&self, port: PortId) -> &Plan;
+
+    /// Has it run `plan` at `port`, before it takes anything in.
+    fn retune(&mut self, port: PortId, plan: Plan);
 
     /// Takes the state of the other process in, which has paused.
     ///

@@ -251,9 +251,15 @@ impl Runner {
         for (egress, spec) in mail.take_updates() {
             self.worker.update(egress, spec, now);
         }
+        // Clients may have stopped waiting.
+        if let Some(answer) = mail.applied {
+            let _ = answer.send(());
+        }
+        if let Some((egress, answer)) = mail.counts {
+            let _ = answer.send(self.worker.class_counts(egress));
+        }
         if let Some(answer) = mail.asked {
             self.worker.io_mut().recover(now);
-            // The client may have stopped waiting.
             let _ = answer.send(self.report(here.thread));
         }
         if let Some(answer) = mail.sockets {

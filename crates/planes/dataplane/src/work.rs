@@ -74,7 +74,10 @@ impl Work<'_> {
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),
-            Request::Fleet(order) => Answer::Fleet(Box::new(self.instance.share(order))),
+            Request::Fleet(order) => match self.instance.share(order) {
+                Ok(facts) => Answer::Fleet(Box::new(facts)),
+                Err(error) => Answer::Refused(error.to_string()),
+            },
             Request::Route(asked) => {
                 if !self.has_reader() {
                     return Step::Later;

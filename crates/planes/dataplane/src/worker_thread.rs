@@ -14,6 +14,7 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_forwarding::PortId;
 use narrows_qdisc::Spec;
+use narrows_qdisc::htb::ClassCount;
 use narrows_shaper::Worker;
 use std::io;
 use std::sync::Arc;
@@ -61,6 +62,20 @@ impl WorkerThread {
     /// Makes the worker apply `spec` to `egress`, at its next step.
     pub(crate) fn update(&self, egress: PortId, spec: Spec) {
         self.mailbox.put(|mail| mail.update(egress, spec));
+    }
+
+    /// Asks to be told when all earlier updates are in effect.
+    pub(crate) fn applied(&self) -> Receiver<()> {
+        let (answer, inbox) = channel();
+        self.mailbox.put(|mail| mail.applied = Some(answer));
+        inbox
+    }
+
+    /// Asks what the classes of `egress` count.
+    pub(crate) fn class_counts(&self, egress: PortId) -> Receiver<Vec<ClassCount>> {
+        let (answer, inbox) = channel();
+        self.mailbox.put(|mail| mail.counts = Some((egress, answer)));
+        inbox
     }
 
     /// Requests a report. When it arrives, all earlier updates are in effect.

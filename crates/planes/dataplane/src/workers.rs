@@ -14,10 +14,11 @@ use narrows_bpf::{Heartbeats, Pulse};
 use narrows_forwarding::PortId;
 use narrows_packet::DropReason;
 use narrows_qdisc::Spec;
+use narrows_qdisc::htb::ClassCount;
 use narrows_shaper::Worker;
 use std::cell::RefCell;
 use std::io;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// How long a worker may take to answer. A slower one counts as silent, and later calls do not wait
@@ -99,22 +100,35 @@ impl Workers {
         for (thread, spec) in self.threads.iter().zip(specs) {
             thread.update(egress, spec);
         }
-        self.reports();
+        // Not by a report, which takes as long as there are qdiscs.
+        drop(self.answers(WorkerThread::applied));
     }
 
-    /// The counters of each; for a silent one, its last report.
-    pub(crate) fn reports(&self) -> Vec<WorkerReport> {
+    /// What the leaf classes of `egress` count on each queue, if its root is a tree; nothing of a
+    /// silent worker.
+    pub(crate) fn class_counts(&self, egress: PortId) -> Vec<Vec<ClassCount>> {
+        self.answers(|thread| thread.class_counts(egress)).into_iter().flatten().collect()
+    }
+
+    /// The answer of each to what `ask` asks; none of those that are silent.
+    fn answers<T>(&self, ask: impl Fn(&WorkerThread) -> Receiver<T>) -> Vec<Option<T>> {
         let silent = self.silent();
         let is_silent = |queue| silent.iter().any(|worker| worker.queue == queue);
         let asked: Vec<_> = (0u32..)
             .zip(&self.threads)
-            .map(|(queue, thread)| (!is_silent(queue)).then(|| thread.ask()))
+            .map(|(queue, thread)| (!is_silent(queue)).then(|| ask(thread)))
             .collect();
         let deadline = Instant::now() + ANSWER_TIME;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        asked.into_iter().map(|answer| answer?.recv_timeout(left()).ok()).collect()
+    }
+
+    /// The counters of each; for a silent one, its last report.
+    pub(crate) fn reports(&self) -> Vec<WorkerReport> {
+        let answers = self.answers(WorkerThread::ask);
         let mut known = self.known.borrow_mut();
-        for (known, answer) in known.iter_mut().zip(asked) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(report) = answer.and_then(|answer| answer.recv_timeout(left).ok()) {
+        for (known, answer) in known.iter_mut().zip(answers) {
+            if let Some(report) = answer {
                 *known = report;
             }
         }

@@ -23,6 +23,7 @@ use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, Paces, PacketId, Packets, Reading,
     SPARES_MAX,
 };
+use narrows_qdisc::htb::ClassCount;
 use narrows_qdisc::{Handover, Next, Slot, Spec, Stats};
 use narrows_roundtrip::Awaited;
 use narrows_units::{Bytes, Nanos};
@@ -621,6 +622,13 @@ impl<I: Io> Worker<I> {
         let mut stats = Vec::new();
         self.paths[egress].slot.stats(&mut stats);
         stats
+    }
+
+    /// What the leaf classes of `egress` have sent, hold and dropped, if its root is a tree.
+    pub fn class_counts(&self, egress: PortId) -> Vec<ClassCount> {
+        let mut counts = Vec::new();
+        self.paths[egress].slot.qdisc().class_counts(&mut counts);
+        counts
     }
 
     /// Counts the packets dropped on their way to `egress` and gives their frames back.

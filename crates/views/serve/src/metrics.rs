@@ -4,6 +4,7 @@
 //! Other metrics begin with `narrows_`. Base units, `_total` on counters only. The number of
 //! classes and qdiscs with metrics is limited; the omitted ones are counted.
 
+mod fleet;
 mod instance;
 mod port;
 mod services;
@@ -26,8 +27,8 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// The metrics of `sample`, with at most `classes_max` classes, as many qdiscs, and as many
-/// servers.
+/// The metrics of `sample`, with at most `classes_max` classes, and as many qdiscs, servers
+/// and shared limits.
 pub fn exposition(sample: &Sample, classes_max: usize) -> String {
     let mut text = Exposition::default();
     text.gauge("narrows_up", "Whether the instance answers.")
@@ -36,6 +37,7 @@ pub fn exposition(sample: &Sample, classes_max: usize) -> String {
         instance::write(&mut text, now, sample);
         port::write(&mut text, now);
         services::write(&mut text, now, classes_max);
+        fleet::write(&mut text, now, classes_max);
         tree::write(&mut text, now, classes_max);
     }
     text.finish()

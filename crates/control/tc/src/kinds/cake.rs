@@ -9,11 +9,12 @@ mod print;
 mod words;
 
 use super::coordination;
+use super::fleet;
 use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;
-use narrows_policy::{CakeOptions, Params};
+use narrows_policy::{CakeOptions, Fleet, Params};
 use narrows_qdisc::cake::Diffserv;
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -38,6 +39,7 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
              | pppoe-ptm | bridged-ptm | { pppoa | ipoa }-{ vcmux | llc | llcsnap }
              | { pppoe | bridged }-{ vcmux | llcsnap } ] [ atm | ptm | noatm* ] [ mpu N ]
            [ coordination fair*|equal|edt|lock ] [ sync TIME ]
+           [ fleet NAME { safe RATE | boxes N } | nofleet* ]
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";
 
@@ -55,6 +57,7 @@ struct Draft {
     /// The named round-trip time.
     round_trip: Option<&'static str>,
     shared: coordination::Draft,
+    fleet: Option<Box<Fleet>>,
 }
 
 pub(super) fn parse(multi: bool, mut words: Words) -> Result<Params, Complaint> {
@@ -129,6 +132,11 @@ impl Draft {
             }
             "coordination" => self.shared.strategy(kind, words)?,
             "sync" => self.shared.sync(kind, words)?,
+            "fleet" => fleet::parse(kind, words, &mut self.fleet)?,
+            "nofleet" => {
+                options.fleet = Some(None);
+                self.fleet = None;
+            }
             // tc accepts it without effect, for old scripts.
             "via-ethernet" => {}
             "help" => return Err(Complaint::wrong(USAGE)),
@@ -176,7 +184,8 @@ impl Draft {
             )));
         }
         let strategy = self.shared.finish(kind)?;
-        Ok(CakeOptions { per_frame: self.overhead, strategy, ..self.options })
+        let fleet = self.fleet.map(Some).or(self.options.fleet);
+        Ok(CakeOptions { per_frame: self.overhead, strategy, fleet, ..self.options })
     }
 }
 

@@ -4,15 +4,15 @@
 //! result of two roundings to whole microseconds.
 
 use super::figures::{TreeFigures, sum};
-use super::label;
 use super::legal::legal;
+use super::{fleet, label};
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;
 use crate::overhead;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use narrows_policy::{Classful, Handle, Htb, HtbLabel, HtbOptions, HtbParams, Params};
+use narrows_policy::{Classful, Fleet, Handle, Htb, HtbLabel, HtbOptions, HtbParams, Params};
 use narrows_qdisc::Stats;
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Rate};
@@ -28,6 +28,7 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
 ... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]
                       [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]
                       [weight W] [borrow none|ID,ID...]
+                      [fleet NAME safe RATE | fleet NAME boxes N]
  rate     rate assured to this class (its children can still borrow)
  burst    how much may leave at once at rate after a pause {computed}
  ceil     rate that is never exceeded (borrowing included) {rate}
@@ -39,7 +40,9 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
  prio     priority of leaf; the lower borrow first {0}
  quantum  bytes in a turn of a leaf that borrows {from r2q}
  weight   part among those of its priority, under coordination flowvalve {1}
- borrow   from whom, the first before the others, under coordination flowvalve {from those beside}";
+ borrow   from whom, the first before the others, under coordination flowvalve {from those beside}
+ fleet    rate and ceil are those of several boxes together; this one may use safe alone,
+          or a part in so many boxes";
 
 /// The version of the kernel's `htb`, whose output this follows.
 const VERSION: &str = "3.17";
@@ -104,6 +107,7 @@ struct Draft {
     prio: u8,
     quantum: Option<u32>,
     label: HtbLabel,
+    fleet: Option<Box<Fleet>>,
 }
 
 /// Parses the parameters of a class.
@@ -162,6 +166,8 @@ impl Draft {
                 return Err(Complaint::wrong("Double \"rate\" spec"));
             }
             self.rate = Some(super::tbf::rate("htb", "rate", words.value("rate", "100mbit")?)?);
+        } else if word == "fleet" {
+            fleet::parse("htb", words, &mut self.fleet)?;
         } else if !label::parse(word, words, &mut self.label)? {
             return Err(wrong(word));
         }
@@ -189,6 +195,7 @@ impl Draft {
                 framing: self.framing,
             },
             label: self.label,
+            fleet: self.fleet,
         })
     }
 }
@@ -245,6 +252,7 @@ pub(super) fn show_class(htb: &Htb, minor: u32, details: bool, line: &mut Line) 
         line.add(name, Json::Number(size.0), &text);
     }
     label::show(&class.params.label, line);
+    fleet::show(class.params.fleet.as_deref(), ceil, line);
     if details {
         let level = htb.level(minor) as u64;
         line.add("level", Json::Number(level), &format!("level {level} "));
@@ -273,7 +281,7 @@ pub(super) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
 }
 
 fn save_class(params: &HtbParams) -> String {
-    let HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label } = params;
+    let HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label, fleet } = params;
     let mut words = format!(
         " rate {}bit ceil {}bit burst {} cburst {}",
         rate.bits_per_sec(),
@@ -292,7 +300,8 @@ fn save_class(params: &HtbParams) -> String {
         add("quantum", quantum);
     }
     overhead::save(overhead, &mut add);
-    words + &label::save(label)
+    words += &label::save(label);
+    words + &fleet::save(fleet.as_deref())
 }
 
 /// The tokens of a class that has sent nothing: its bursts, in nanoseconds.

@@ -10,6 +10,7 @@ pub(crate) mod delays;
 mod fifo;
 mod figures;
 pub(crate) mod filters;
+mod fleet;
 mod fq;
 mod fq_codel;
 mod hfsc;
@@ -39,6 +40,7 @@ use narrows_qdisc::{Detail, Stats};
 
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
+    fleet::refuse(kind, words)?;
     match kind {
         "pfifo" => fifo::parse(FifoUnit::Packets, words),
         "bfifo" => fifo::parse(FifoUnit::Bytes, words),
@@ -114,6 +116,11 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
 /// Parses the words after the kind of a class; `None` if there is no such kind, or its classes
 /// cannot be created.
 pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams, Complaint>> {
+    if kind != "htb"
+        && let Err(complaint) = fleet::refuse(kind, words)
+    {
+        return Some(Err(complaint));
+    }
     match kind {
         "htb" => Some(htb::parse_class(words).map(ClassParams::Htb)),
         "hfsc" => Some(hfsc::parse_class(words).map(ClassParams::Hfsc)),

@@ -1,6 +1,7 @@
 //! `tbf`, with the words for shared rates: `coordination` and `sync`.
 
 use super::coordination;
+use super::fleet;
 use super::legal;
 use super::style::Style;
 use crate::complaint::Complaint;
@@ -10,7 +11,7 @@ use crate::overhead;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
-use narrows_policy::{PortFacts, TbfParams};
+use narrows_policy::{Fleet, PortFacts, TbfParams};
 use narrows_qdisc::tbf::Peak;
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -18,7 +19,8 @@ use std::fmt::Write;
 
 const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME }
            [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
-           [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]";
+           [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]
+           [ fleet NAME { safe RATE | boxes N } ]";
 
 /// What has been parsed so far. As in `tc`, 0 counts as not given.
 #[derive(Default)]
@@ -33,6 +35,7 @@ struct Draft {
     mpu: u16,
     framing: Framing,
     shared: coordination::Draft,
+    fleet: Option<Box<Fleet>>,
 }
 
 pub(super) fn parse(mut words: Words) -> Result<TbfParams, Complaint> {
@@ -94,6 +97,8 @@ impl Draft {
             self.shared.strategy("tbf", words)?;
         } else if abbreviates(word, "sync") {
             self.shared.sync("tbf", words)?;
+        } else if word == "fleet" {
+            fleet::parse("tbf", words, &mut self.fleet)?;
         } else if word == "help" {
             return Err(Complaint::wrong(USAGE));
         } else {
@@ -132,6 +137,7 @@ impl Draft {
                 framing: self.framing,
             },
             strategy: self.shared.finish("tbf")?,
+            fleet: self.fleet,
         })
     }
 
@@ -251,6 +257,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
     if style.shared {
         coordination::show(params.strategy(), line);
     }
+    fleet::show(params.fleet.as_deref(), params.rate, line);
 }
 
 /// How long the last byte of a full queue waits, in microseconds; negative if the bucket is larger
@@ -275,5 +282,6 @@ pub(super) fn save(params: &TbfParams) -> String {
         add("mtu", &peak.mtu.0);
     }
     overhead::save(&params.overhead, &mut add);
-    words + &params.strategy.map(coordination::save).unwrap_or_default()
+    words += &params.strategy.map(coordination::save).unwrap_or_default();
+    words + &fleet::save(params.fleet.as_deref())
 }

@@ -37,7 +37,7 @@ fn default_with(changes: &[(&str, &str)]) -> String {
 
 fn params(host: &TwoPorts) -> CakeParams {
     match &host.policy.port("right").root().unwrap().kind {
-        Kind::Cake(cake) => cake.params,
+        Kind::Cake(cake) => cake.params.clone(),
         other => panic!("{other:?}"),
     }
 }

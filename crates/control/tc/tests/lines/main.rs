@@ -5,6 +5,7 @@ mod cake;
 mod cake_samples;
 mod commands;
 mod filters;
+mod fleet;
 mod fq;
 mod hfsc;
 mod host;

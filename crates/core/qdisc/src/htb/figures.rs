@@ -15,6 +15,19 @@ pub struct Figures {
     pub leaves: BTreeMap<u32, LeafFigures>,
 }
 
+/// What is read often of a leaf class on one queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClassCount {
+    /// Its number.
+    pub class: u32,
+    /// Frame bytes that left.
+    pub sent_bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// The backlog.
+    pub backlog: Backlog,
+}
+
 /// Statistics of a leaf class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeafFigures {

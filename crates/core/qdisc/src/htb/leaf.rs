@@ -380,6 +380,15 @@ impl Leaf {
         self.queue.stats_below(&self.tenure, self.totals(), above, into);
     }
 
+    pub(super) fn count(&self) -> super::ClassCount {
+        super::ClassCount {
+            class: self.id,
+            sent_bytes: self.sent.bytes,
+            drops: self.drops,
+            backlog: self.queue.backlog(),
+        }
+    }
+
     pub(super) fn figures(&self, tokens: Vec<[i64; 2]>, service: Vec<Service>) -> LeafFigures {
         let mut granted = [0; DEPTH_MAX];
         granted[1..].copy_from_slice(&self.lent);

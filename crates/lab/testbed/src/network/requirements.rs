@@ -35,6 +35,8 @@ pub const TCPDUMP: Tool = Tool { program: "tcpdump", package: "tcpdump" };
 pub const BIRD: Tool = Tool { program: "bird", package: "bird2" };
 /// A web server.
 pub const NGINX: Tool = Tool { program: "nginx", package: "nginx" };
+/// Messages between agents.
+pub const NATS: Tool = Tool { program: "nats-server", package: "nats-server" };
 /// Services of the kernel's balancer.
 pub const IPVSADM: Tool = Tool { program: "ipvsadm", package: "ipvsadm" };
 /// Requests of HTTP.

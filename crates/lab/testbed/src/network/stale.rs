@@ -19,6 +19,10 @@ pub(crate) const OF_DIAMONDS: [&str; 6] =
 pub(crate) const OF_WEBSITES: [&str; 6] =
     ["nrw-users-", "nrw-balancer-", "nrw-web1-", "nrw-web2-", "nrw-web3-", "nrw-web4-"];
 
+/// And of a [switch](crate::wires), and of a box of a [fleet](crate::fleet) without traffic.
+pub(crate) const OF_SWITCH: &str = "nrw-wires-";
+pub(crate) const OF_BOX: &str = "nrw-box-";
+
 /// Removes the namespaces of ended processes, with all processes that still run in them. Returns
 /// their names.
 pub fn sweep() -> Result<Vec<String>> {
@@ -37,7 +41,8 @@ pub fn sweep() -> Result<Vec<String>> {
 }
 
 fn is_stale(name: &str, lives: impl Fn(u32) -> bool) -> bool {
-    let mut prefixes = PREFIXES.iter().chain(&OF_DIAMONDS).chain(&OF_WEBSITES);
+    let of_fleets = [OF_SWITCH, OF_BOX];
+    let mut prefixes = PREFIXES.iter().chain(&OF_DIAMONDS).chain(&OF_WEBSITES).chain(&of_fleets);
     prefixes
         .find_map(|prefix| name.strip_prefix(prefix))
         .and_then(|tag| tag.split('-').next()?.parse().ok())

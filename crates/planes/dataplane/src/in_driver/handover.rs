@@ -23,7 +23,7 @@ use crate::ways::Ways;
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{BalanceTables, Chooser, Entry, Hook, RoutedBy, Vlans};
 use narrows_classify::{ActionId, ActionKind};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortSet};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_policy::{Handle, Plan};
 use narrows_units::Nanos;
 use narrows_xdp::Numbers;
@@ -222,6 +222,15 @@ impl InheritedPlane for InheritedPrograms {
 
     fn ways(&self) -> Option<&Ways> {
         self.plane.ways()
+    }
+
+    fn plan(&self, port: PortId) -> &Plan {
+        &self.plans[port]
+    }
+
+    /// The other process's programs go on with its plan, which has the same rates.
+    fn retune(&mut self, port: PortId, plan: Plan) {
+        self.plans[port] = plan;
     }
 
     fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {

@@ -85,6 +85,7 @@ impl Instance {
         let manifest = Manifest {
             forwarding: self.options.forwarding.words(),
             policy,
+            shares: self.fleet.state(),
             sets: self.save_sets(),
             balance,
             user_front,
@@ -162,9 +163,10 @@ impl Instance {
         });
         let counted = counted.collect();
         let events = self.events.list();
+        let (stopped, shares) = (stopped.0, self.fleet.state());
         let Still { queued: workers, programs, .. } = still;
         let contents =
-            Contents { stopped: stopped.0, counted, events, spent, programs, classes, workers };
+            Contents { stopped, shares, counted, events, spent, programs, classes, workers };
         Ok((contents, standstill))
     }
 }
@@ -218,7 +220,8 @@ impl Inherited {
         }
         instance.began = Nanos(manifest.began);
         planning::check_ports(&policy, &instance.options.forwarding, instance.options.plane)?;
-        instance.policy = policy;
+        instance.adopt_policy(policy);
+        instance.adopt_shares(manifest.shares);
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.plane {
             None => None,
@@ -245,7 +248,8 @@ impl Inherited {
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
-        let Contents { counted, events, spent, programs, classes, workers: queued, .. } = contents;
+        let Contents { shares, counted, events, spent, programs, classes, workers: queued, .. } =
+            contents;
         let ports = self.instance.past.ports.len();
         if counted.len() != ports || !(programs.is_empty() || programs.len() == ports) {
             return Err(InstanceError::Inheritance("it counts other ports".to_owned()));
@@ -273,9 +277,12 @@ impl Inherited {
         }
         self.instance.events = Events::from_list(events);
         if let Some(inherited) = &mut self.inherited {
+            self.instance.retune(&mut **inherited, shares)?;
             let used = spent.iter().zip(&classes);
             let used = used.map(|(limits, classes)| spent::used(limits, classes)).collect();
             inherited.take_in(Still { queued, used, programs, ..Still::default() })?;
+        } else {
+            self.instance.adopt_shares(shares);
         }
         Ok(())
     }

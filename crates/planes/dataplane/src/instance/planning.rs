@@ -5,8 +5,11 @@
 
 use crate::error::InstanceError;
 use crate::plane::{PlaneKind, Reconciled};
+use crate::shares::Shares;
 use narrows_forwarding::{Forwarding, PerPort, PortId};
-use narrows_policy::{Plan, Policy, PolicyError, PortPolicy, is_intermediate};
+use narrows_policy::{
+    FleetLimit, FleetName, Plan, Policy, PolicyError, PortPolicy, is_intermediate,
+};
 use narrows_shaper::Installation;
 use narrows_xdp::Numbers;
 use std::borrow::Cow;
@@ -16,9 +19,12 @@ use std::sync::Arc;
 pub(crate) struct Planner {
     pub(super) forwarding: Forwarding,
     pub(super) kind: PlaneKind,
-    /// The policy in force.
+    /// The policy in force,
     pub(super) policy: Policy,
-    /// Its plans, while the ports are joined,
+    /// what is enforced in its place, and the shares for that,
+    pub(super) enforced: Policy,
+    pub(super) shares: Shares,
+    /// its plans, while the ports are joined,
     pub(super) running: Option<PerPort<Plan>>,
     /// what runs, if plans can be reconciled with it on another thread,
     pub(super) installed: PerPort<Option<Arc<Installation>>>,
@@ -29,6 +35,8 @@ pub(crate) struct Planner {
 /// A policy with the plans of the ports where it differs from that in force when it was planned.
 pub(crate) struct Planned {
     pub(crate) policy: Policy,
+    /// What was to be enforced in its place then: the plans are for that.
+    pub(super) enforced: Policy,
     pub(super) plans: PerPort<Option<Ready>>,
 }
 
@@ -49,7 +57,7 @@ impl Ready {
 
 /// What was in force before. Dropping it may take long, if it was large.
 pub(crate) struct Replaced {
-    pub(super) _policy: Policy,
+    pub(super) _policies: [Policy; 2],
     pub(super) _installed: Vec<Arc<Installation>>,
 }
 
@@ -58,7 +66,9 @@ impl Planner {
     pub(crate) fn apart(forwarding: Forwarding, kind: PlaneKind) -> Self {
         let installed = forwarding.ids().map(|_| None).collect();
         let queues = laid_over(kind, 1);
-        Self { forwarding, kind, policy: Policy::default(), running: None, installed, queues }
+        let (policy, enforced) = (Policy::default(), Policy::default());
+        let (shares, running) = (Shares::default(), None);
+        Self { forwarding, kind, policy, enforced, shares, running, installed, queues }
     }
 
     /// The policy in force.
@@ -72,11 +82,25 @@ impl Planner {
     /// If it does not fit the ports or their plane.
     pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
         check_ports(&policy, &self.forwarding, self.kind)?;
+        let in_force = |name: &FleetName, limit: &FleetLimit| self.shares.in_force(name, limit);
+        let enforced = policy.enforced(&self.policy, &self.enforced, in_force);
+        let plans = self.plan_enforced(&enforced)?;
+        Ok(Planned { policy, enforced, plans })
+    }
+
+    /// The plans of the ports where `enforced` differs from what is enforced.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub(super) fn plan_enforced(
+        &self,
+        enforced: &Policy,
+    ) -> Result<PerPort<Option<Ready>>, InstanceError> {
         let mut plans: PerPort<Option<Ready>> = self.forwarding.ids().map(|_| None).collect();
         for id in self.forwarding.ids() {
             let name = self.forwarding.name(id);
-            let before = in_force(&self.policy, &self.forwarding, id)?;
-            let port = in_force(&policy, &self.forwarding, id)?;
+            let before = in_force(&self.enforced, &self.forwarding, id)?;
+            let port = in_force(enforced, &self.forwarding, id)?;
             let (before, port) = (&*before, &*port);
             if port == before {
                 continue;
@@ -91,7 +115,7 @@ impl Planner {
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
             plans[id] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan)?)));
         }
-        Ok(Planned { policy, plans })
+        Ok(plans)
     }
 
     /// Plans `policy`, and does all else that needs no instance.
@@ -99,7 +123,7 @@ impl Planner {
     /// # Errors
     /// As [`Planner::plan`].
     pub(crate) fn prepare(&self, policy: Policy) -> Result<Planned, InstanceError> {
-        let Planned { policy, plans } = self.plan(policy)?;
+        let Planned { policy, enforced, plans } = self.plan(policy)?;
         let ready = |plan: Option<Ready>, base: &Option<Arc<Installation>>| match (plan?, base) {
             (Ready::Plan(plan), Some(base)) => {
                 let reconciled = Reconciled::new(*plan, Arc::clone(base));
@@ -109,7 +133,7 @@ impl Planner {
         };
         let plans = plans.into_iter().zip(&self.installed);
         let plans = plans.map(|(plan, base)| ready(plan, base)).collect();
-        Ok(Planned { policy, plans })
+        Ok(Planned { policy, enforced, plans })
     }
 }
 

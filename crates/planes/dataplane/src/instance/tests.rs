@@ -12,7 +12,8 @@ use narrows_forwarding::DeviceId;
 use narrows_link::{Device, QueueCounts, Queues};
 use narrows_packet::Backlog;
 use narrows_shaper::{Arrived, PathCounters};
-use narrows_units::Bytes;
+use narrows_snapshot::{FLEET_FLOOR, FleetOrder, FleetShare};
+use narrows_units::{Bytes, Rate};
 use narrows_xsk::CopyMode;
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -220,7 +221,7 @@ fn plans_after(refuses: Refuses) -> [Plan; 2] {
         PORTS.iter().map(|port| Plan::of(policy(&text(10)).port(port), 2).unwrap()).collect();
     plane.refuses = refuses;
     let mut instance = joined(plane);
-    instance.policy = policy(&text(10));
+    instance.adopt_policy(policy(&text(10)));
     let applied = instance.apply(policy(&text(20)));
     let in_force = if refuses == Refuses::Nothing { 20 } else { 10 };
     assert_eq!(applied.is_ok(), in_force == 20, "{refuses:?}");
@@ -392,4 +393,63 @@ fn an_upgrade_needs_every_worker_and_the_policy_that_was_offered() {
     instance.apply(policy(&format!("qdisc add dev {a} root pfifo limit 10\n"))).unwrap();
     let refusal = instance.stand_still(&offer, Duration::ZERO).err().unwrap();
     assert!(refusal.contains("the policy has changed meanwhile"), "{refusal}");
+}
+
+/// An instance with a shared limit at port B, whose plane runs what is enforced, and the calls that
+/// this one gets.
+fn sharing(refuses: Refuses) -> (Instance, Rc<RefCell<Calls>>) {
+    let text = format!(
+        "qdisc add dev {} root handle 1: tbf rate 8mbit burst 10k limit 10k fleet site safe 4mbit\n",
+        PORTS[1]
+    );
+    let policy = policy(&text);
+    let (mut plane, calls) = plane(Counts::none(2));
+    plane.refuses = refuses;
+    let none = Policy::default();
+    let floor = |_: &FleetName, limit: &FleetLimit| {
+        Rate::from_bits_per_sec(limit.safe.bits_per_sec() / FLEET_FLOOR)
+    };
+    let enforced = policy.enforced(&none, &none, floor);
+    plane.plans = PORTS.iter().map(|port| Plan::of(enforced.port(port), 2).unwrap()).collect();
+    let mut instance = joined(plane);
+    instance.adopt_policy(policy);
+    assert_eq!(instance.enforced, enforced);
+    (instance, calls)
+}
+
+fn lending(lent_bps: u64) -> FleetOrder {
+    let shares = vec![FleetShare { name: "site".into(), lent_bps, borrowed_bps: 0 }];
+    FleetOrder { shares, deadline_ns: clock::since_boot() + 60_000_000_000, since: 0 }
+}
+
+#[test]
+fn an_order_is_enforced_when_it_is_answered_and_shown_policies_stay() {
+    let (mut instance, calls) = sharing(Refuses::Nothing);
+    let saved = narrows_tc::save(instance.policy());
+    let facts = instance.share(&lending(1_000_000)).unwrap();
+    assert_eq!(facts.limits[0].in_force_bps, 3_000_000);
+    let rate = |plan: &Plan| plan.limits.values().next().unwrap().0.limit.rate.bits_per_sec();
+    let installed: Vec<u64> = calls.borrow().installed.iter().map(|(_, plan)| rate(plan)).collect();
+    assert_eq!(installed, [3_000_000]);
+    // The same again costs the plane nothing, and is no change.
+    let again = FleetOrder { since: facts.cursor, ..lending(1_000_000) };
+    assert!(instance.share(&again).unwrap().limits.is_empty());
+    assert_eq!(calls.borrow().installed.len(), 1);
+    assert_eq!(narrows_tc::save(instance.policy()), saved);
+    // What has nothing to do with it leaves it as it is.
+    let more = format!("{saved}qdisc add dev {} root pfifo\n", PORTS[0]);
+    instance.apply(policy(&more)).unwrap();
+    let at_b = calls.borrow().installed.iter().filter(|(port, _)| *port == PortId::SECOND).count();
+    assert_eq!((at_b, calls.borrow().installed.len()), (1, 2));
+}
+
+#[test]
+fn an_order_that_the_plane_refuses_changes_nothing() {
+    let (mut instance, calls) = sharing(Refuses::Plan(PortId::SECOND));
+    assert!(instance.share(&lending(1_000_000)).is_err());
+    let facts = instance.share(&FleetOrder::default()).unwrap();
+    assert_eq!((facts.limits[0].in_force_bps, facts.deadline_ns), (31_250, 0));
+    assert_eq!(instance.share(&lending(0)).unwrap().limits[0].in_force_bps, 4_000_000);
+    // The one that was restored, and the one that was ordered.
+    assert_eq!(calls.borrow().installed.len(), 2);
 }

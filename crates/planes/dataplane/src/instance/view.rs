@@ -1,6 +1,7 @@
 //! An instance as it is now, for those who only look: its snapshot, and the host of `tc` commands
 //! that show it.
 
+use super::fleet::STANDING_MAX;
 use super::{Instance, planning};
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
@@ -50,6 +51,7 @@ impl Instance {
                 .collect(),
             workers: report.workers,
             services: Vec::new(),
+            fleet: self.fleet.standing(STANDING_MAX),
             conservation: Conservation {
                 received: paths.rx_packets,
                 copied: paths.copied,
@@ -70,7 +72,8 @@ impl Instance {
         let totals = self.totals(&report);
         let beyond = totals.ports.iter().map(|port| port.beyond.clone()).collect();
         let services = self.balance.listed();
-        let snapshot = Snapshot { services, ..self.show_totals(&totals, report) };
+        let fleet = self.fleet.standing(usize::MAX);
+        let snapshot = Snapshot { services, fleet, ..self.show_totals(&totals, report) };
         SeenWithTrees { snapshot, beyond, seen: self.see(true) }
     }
 
@@ -78,7 +81,8 @@ impl Instance {
         let forwarding = self.forwarding();
         let name = forwarding.name(id).to_owned();
         let counts = &totals.ports[id];
-        let in_force = planning::in_force(&self.policy, forwarding, id);
+        // The rate that is enforced, also where a fleet shares it.
+        let in_force = planning::in_force(&self.enforced, forwarding, id);
         let root = in_force.as_ref().ok().and_then(|port| port.root());
         let rate_set_bps = root.and_then(|root| match &root.kind {
             Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),

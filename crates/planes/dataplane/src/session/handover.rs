@@ -18,7 +18,7 @@ use crate::ways::Ways;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Hook, RoutedBy, Stalled, XdpMode};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortSet};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
@@ -191,6 +191,20 @@ impl InheritedSession {
 impl InheritedPlane for InheritedSession {
     fn ways(&self) -> Option<&Ways> {
         self.prepared.ways.as_ref()
+    }
+
+    fn plan(&self, port: PortId) -> &Plan {
+        self.installed[port].plan()
+    }
+
+    fn retune(&mut self, port: PortId, plan: Plan) {
+        let (next, specs) = Installation::reconcile(plan, Some(&self.installed[port]));
+        next.commit();
+        self.installed[port] = next;
+        let now = clock::now();
+        for (worker, spec) in self.workers.iter_mut().zip(specs) {
+            worker.update(port, spec, now);
+        }
     }
 
     /// Queues the packets of the other process's workers, and continues each limit from where it

@@ -19,6 +19,7 @@ use narrows_forwarding::{DeviceId, PerDevice, PortId};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Detail;
+use narrows_qdisc::htb::ClassCount;
 use narrows_shaper::Installation;
 use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
@@ -100,6 +101,10 @@ impl Plane for Session {
         let reports = self.workers.reports().into_iter();
         let per_queue: Vec<_> = reports.map(|report| of_port(report).unwrap_or_default()).collect();
         self.installed[port].gather(&per_queue)
+    }
+
+    fn class_counts(&self, port: PortId) -> Option<Vec<Vec<ClassCount>>> {
+        Some(self.workers.class_counts(port))
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {

@@ -12,6 +12,7 @@ pub use super::binary::StateError;
 use super::binary::read_u32;
 use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
+use crate::shares::SharesState;
 use narrows_balance::ServicesState;
 use narrows_forwarding::{PORTS_MAX, PerDevice, PerPort};
 use narrows_snapshot::KernelDrops;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct Manifest {
     pub forwarding: String,
     /// The policy, as a batch of `tc` commands.
     pub policy: String,
+    /// The parts of limits that a fleet shares.
+    pub shares: SharesState,
     /// The sets, as commands of `narrows set restore`.
     pub sets: String,
     /// The services of a balancer. Its descriptors follow those of the gates.
@@ -184,6 +187,8 @@ pub struct WorkerManifest {
 pub struct Contents {
     /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
     pub stopped: u64,
+    /// The parts of limits that a fleet shares, since the [`Manifest`].
+    pub shares: SharesState,
     /// All counters so far, of each port.
     pub counted: PerPort<PortCounted>,
     /// The latest events.
@@ -345,6 +350,7 @@ mod tests {
         queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
         Contents {
             stopped: 9,
+            shares: SharesState::example(),
             counted: vec![counted, PortCounted::default()].into(),
             events: vec!["joined".into()],
             spent: vec![[(1, 10)].into(), BTreeMap::new()].into(),
@@ -393,7 +399,8 @@ mod tests {
     #[test]
     fn a_change_of_the_state_raises_the_format() {
         let expected = concat!(
-            r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
+            r#"{"stopped":9,"shares":{"deadline":5,"held":"Loans","parts":[["site",{"lent":8,"#,
+            r#""borrowed":0,"unset_since":null,"at_floor":false}]]},"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"slow_path":[5,300,6,360],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
@@ -418,6 +425,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 12));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 13));
     }
 }

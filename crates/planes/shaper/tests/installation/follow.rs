@@ -38,8 +38,8 @@ fn class(verb: Verb, above: u32, minor: u32, mbit: u64) -> Change {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let (burst, prio, quantum) = (Bytes(1600), 0, None);
     let (overhead, label) = (Overhead::NONE, HtbLabel::default());
-    let params =
-        HtbParams { rate, ceil: rate, burst, cburst: burst, prio, quantum, overhead, label };
+    let (ceil, cburst, fleet) = (rate, burst, None);
+    let params = HtbParams { rate, ceil, burst, cburst, prio, quantum, overhead, label, fleet };
     let params = (verb != Verb::Delete).then_some(ClassParams::Htb(params));
     let (parent, class) = (Some(at(1, above)), Some(ClassId { major: 1, minor }));
     Change::Class(ClassEdit { verb, parent, class, params })

@@ -28,6 +28,7 @@ fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
         quantum: None,
         overhead: Overhead::NONE,
         label: HtbLabel::default(),
+        fleet: None,
     };
     let class = Some(ClassId { major: 0, minor });
     let edit = ClassEdit {

@@ -14,6 +14,7 @@ pub fn tbf_params(mbit: u64) -> TbfParams {
         peak: None,
         overhead: Overhead::NONE,
         strategy: None,
+        fleet: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prints the parameters of `cake`, as `tc` shows them and as words that create them again.
 
-use super::super::coordination;
 use super::super::style::Style;
+use super::super::{coordination, fleet};
 use super::words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, name};
 use crate::notation;
 use crate::render::{Json, Line};
@@ -73,6 +73,7 @@ pub(in crate::kinds) fn show(params: &CakeParams, style: Style, line: &mut Line)
     if style.shared && unusual {
         coordination::show(params.strategy(), line);
     }
+    fleet::show(params.fleet.as_deref(), config.rate.unwrap_or_default(), line);
 }
 
 /// The parameters that differ from the defaults.
@@ -131,5 +132,6 @@ pub(in crate::kinds) fn save(params: &CakeParams) -> String {
     if config.mark_mask != 0 {
         add(&format_args!("fwmark {:#x}", config.mark_mask));
     }
-    words + &params.strategy.map(coordination::save).unwrap_or_default()
+    words += &params.strategy.map(coordination::save).unwrap_or_default();
+    words + &fleet::save(params.fleet.as_deref())
 }

@@ -96,7 +96,7 @@ pub fn link_overhead(word: &str) -> Option<Overhead> {
 }
 
 /// Words that are in no table above.
-const OTHER_WORDS: [&str; 24] = [
+const OTHER_WORDS: [&str; 26] = [
     "bandwidth",
     "unlimited",
     "autorate-ingress",
@@ -119,6 +119,8 @@ const OTHER_WORDS: [&str; 24] = [
     "fwmark",
     "coordination",
     "sync",
+    "fleet",
+    "nofleet",
     "via-ethernet",
     "help",
 ];

@@ -1,0 +1,39 @@
+//! `narrows fleet`: another program, whose package many boxes do without.
+
+use anyhow::bail;
+use clap::Args;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The program.
+const PROGRAM: &str = "narrows-fleet";
+
+/// Share limits with other boxes: runs narrows-fleet, which is a package of its own.
+///
+/// `narrows fleet --help` has its commands, and narrows-fleet(8) its manual.
+#[derive(Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+#[command(after_long_help = "Examples:
+  narrows fleet init --fleet edge --box a=10.0.0.1 --box b=10.0.0.2 ./edge
+  narrows fleet show")]
+pub struct Fleet {
+    /// What narrows-fleet gets.
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Fleet {
+    /// Becomes that program, which lies beside this one or in PATH.
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let beside = std::env::current_exe().unwrap_or_default().with_file_name(PROGRAM);
+        let program = if beside.is_file() { beside.as_path() } else { Path::new(PROGRAM) };
+        let error = Command::new(program).args(self.arguments).exec();
+        if error.kind() == io::ErrorKind::NotFound {
+            bail!("{PROGRAM} is not installed: on Debian, install the package {PROGRAM}");
+        }
+        Err(anyhow::Error::new(error).context(format!("cannot run {}", program.display())))
+    }
+}

@@ -1,0 +1,90 @@
+//! `fleet`: a rate that several boxes share. Narrows' own words, the same for every rate that can
+//! be shared.
+
+use super::coordination::once;
+use super::legal::legal;
+use crate::complaint::Complaint;
+use crate::number;
+use crate::render::{Json, Line};
+use crate::words::Words;
+use narrows_policy::{Fleet, FleetName, SafeShare};
+use narrows_units::Rate;
+
+/// The kinds that can be shared, for complaints.
+const KINDS: &str = "the rate of a tbf, the bandwidth of a cake or cake_mq, and the ceil of a \
+                     class of an htb can be shared";
+
+/// Parses the words after `fleet`.
+pub(super) fn parse(
+    kind: &str,
+    words: &mut Words,
+    fleet: &mut Option<Box<Fleet>>,
+) -> Result<(), Complaint> {
+    once(kind, "fleet", fleet.is_some())?;
+    let value = words.value("fleet", "customer-7 boxes 2")?;
+    let hint = format!("1 to {} letters, digits, -, _ and .", FleetName::MAX);
+    let name = legal(kind, "fleet", value, FleetName::new, &hint)?;
+    let own = |word: &str| matches!(word, "safe" | "boxes");
+    let Some(word) = words.next_if(own) else {
+        return Err(Complaint::wrong(format!(
+            "{kind}: \"fleet {name}\" does not say what this box may use alone: write safe RATE \
+             after it, or boxes N for an N-th of the rate."
+        )));
+    };
+    let safe = if word == "safe" {
+        let value = words.value("safe", "100mbit")?;
+        let some = |word: &str| number::rate(word).filter(|rate| !rate.is_zero());
+        SafeShare::Rate(legal(kind, "safe", value, some, super::tbf::rate_hint(value))?)
+    } else {
+        let value = words.value("boxes", "2")?;
+        let some = |word: &str| word.parse().ok().filter(|boxes| *boxes != 0);
+        let hint = "how many boxes share the rate, from 1, as 2";
+        SafeShare::Boxes(legal(kind, "boxes", value, some, hint)?)
+    };
+    if let Some(second) = words.next_if(own) {
+        return Err(Complaint::wrong(format!(
+            "{kind}: \"{second}\": \"safe\" and \"boxes\" are two ways to say the same, give one \
+             of them."
+        )));
+    }
+    *fleet = Some(Box::new(Fleet { name, safe }));
+    Ok(())
+}
+
+/// Refuses `fleet` at a kind that cannot be shared.
+pub(super) fn refuse(kind: &str, words: Words) -> Result<(), Complaint> {
+    let mut rest = words;
+    let is_there = std::iter::from_fn(|| rest.next()).any(|word| word == "fleet");
+    match is_there && !matches!(kind, "tbf" | "cake" | "cake_mq") {
+        true => Err(Complaint::wrong(format!("{kind}: \"fleet\" means nothing here: {KINDS}."))),
+        false => Ok(()),
+    }
+}
+
+/// Prints what makes `limit` that of a fleet.
+pub(super) fn show(fleet: Option<&Fleet>, limit: Rate, line: &mut Line) {
+    let Some(Fleet { name, safe }) = fleet else { return };
+    let bytes = fleet.map_or(0, |fleet| fleet.safe_share(limit).bytes_per_sec());
+    let mut json = vec![("name", Json::Text(name.to_string())), ("safe", Json::Number(bytes))];
+    let text = match safe {
+        SafeShare::Rate(rate) => format!("fleet {name} safe {} ", line.rate(*rate)),
+        SafeShare::Boxes(boxes) => {
+            json.push(("boxes", Json::Number(u64::from(*boxes))));
+            format!("fleet {name} boxes {boxes} ")
+        }
+    };
+    line.add("fleet", Json::Object(json), &text);
+}
+
+/// The same as words, each after a space.
+pub(super) fn save(fleet: Option<&Fleet>) -> String {
+    match fleet {
+        None => String::new(),
+        Some(Fleet { name, safe: SafeShare::Rate(rate) }) => {
+            format!(" fleet {name} safe {}bit", rate.bits_per_sec())
+        }
+        Some(Fleet { name, safe: SafeShare::Boxes(boxes) }) => {
+            format!(" fleet {name} boxes {boxes}")
+        }
+    }
+}

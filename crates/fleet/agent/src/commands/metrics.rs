@@ -1,0 +1,25 @@
+//! `narrows-fleet metrics`.
+
+use crate::output;
+use anyhow::Context as _;
+use clap::Args;
+use narrows_fleet::view::{Subject, ask};
+use std::path::PathBuf;
+
+/// Print metrics of the running agent as Prometheus' text, for node_exporter's textfile collector.
+#[derive(Args)]
+#[command(after_long_help = "Example, from a timer:
+  narrows-fleet metrics >/var/lib/prometheus/node-exporter/fleet.prom.new &&
+  mv /var/lib/prometheus/node-exporter/fleet.prom{.new,}")]
+pub struct Metrics {
+    /// The agent's configuration.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Metrics {
+    pub fn execute(self) -> anyhow::Result<()> {
+        let text = ask(&super::view_of(self.config.as_deref())?, Subject::Metrics)?;
+        output::data(&text).context("cannot write the output")
+    }
+}

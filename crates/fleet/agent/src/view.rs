@@ -1,0 +1,197 @@
+//! The agent's own socket, at which it says what it knows.
+//!
+//! A connection carries one word, `show` or `metrics`, and an answer until its end: a line of JSON,
+//! or Prometheus' text. The socket is its owner's; the peer is checked, too. It only reads.
+//!
+//! Non-goals: changing anything, remote access.
+
+use narrows_control::place;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use std::fs::Permissions;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+/// How long a connection may take to ask, and to take the answer.
+const ASK_TIME: Duration = Duration::from_secs(1);
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// The most connections at a time.
+const CONNECTIONS_MAX: usize = 8;
+/// The most bytes of an answer that are read.
+const ANSWER_MAX: u64 = 256 << 20;
+/// The socket's name beside those of instances, which it must not look like.
+const FILE: &str = "fleet.view";
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Everything, as JSON.
+    Show,
+    /// Numbers, as Prometheus' text.
+    Metrics,
+}
+
+impl Subject {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Show => "show",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// What somebody asks, and where the answer goes.
+#[derive(Debug)]
+pub struct Question {
+    /// What is asked.
+    pub subject: Subject,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<String>,
+}
+
+/// Why there is no socket, or no answer from it.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// It cannot be made.
+    #[error("cannot listen at {}: {source}", path.display())]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another agent has it.
+    #[error("another agent of this network namespace answers at {}", .0.display())]
+    Taken(PathBuf),
+    /// Nobody answers.
+    #[error(
+        "no agent answers at {}: {source}; it runs as a service (systemctl status narrows-fleet) \
+         or by `narrows-fleet run`, and answers its own user and root only", path.display()
+    )]
+    NoAgent {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Where the socket is in this network namespace, unless the configuration says something else.
+///
+/// # Errors
+/// If `/proc` does not tell which namespace this is.
+pub fn path() -> Result<PathBuf, ViewError> {
+    let failed = |source| ViewError::Listen { path: place::RUN_DIR.into(), source };
+    Ok(place::folder().map_err(failed)?.join(FILE))
+}
+
+/// The socket of a running agent, which goes away with it.
+#[derive(Debug)]
+pub struct View {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl View {
+    /// Listens at `path`. Must be called in a runtime.
+    ///
+    /// # Errors
+    /// If another agent has it, or it cannot be made.
+    pub fn at(path: PathBuf) -> Result<Self, ViewError> {
+        if UnixStream::connect(&path).is_ok() {
+            return Err(ViewError::Taken(path));
+        }
+        let listen = || {
+            if let Some(folder) = path.parent() {
+                std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // Nobody listens there: it was left by one that was killed.
+                _ => {}
+            }
+            let listener = UnixListener::bind(&path)?;
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            Ok(listener)
+        };
+        match listen() {
+            Ok(listener) => Ok(Self { path, listener }),
+            Err(source) => Err(ViewError::Listen { path, source }),
+        }
+    }
+
+    /// Passes on what is asked, for ever.
+    pub async fn serve(self, questions: mpsc::Sender<Question>) {
+        let room = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let questions = questions.clone();
+                    tokio::spawn(async move {
+                        // One that goes away has lost interest.
+                        let _ = converse(stream, questions).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    log::warn!("cannot accept a connection at {}: {error}", self.path.display());
+                    tokio::time::sleep(ASK_TIME).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn converse(
+    mut stream: tokio::net::UnixStream,
+    questions: mpsc::Sender<Question>,
+) -> io::Result<()> {
+    let peer = socket_peercred(&stream)?.uid;
+    if !peer.is_root() && peer != geteuid() {
+        return Ok(());
+    }
+    let mut word = Vec::new();
+    let mut limited = (&mut stream).take(16);
+    timeout(ASK_TIME, limited.read_to_end(&mut word)).await??;
+    let subjects = [Subject::Show, Subject::Metrics];
+    let asked = subjects.into_iter().find(|subject| word == subject.word().as_bytes());
+    let Some(subject) = asked else { return Ok(()) };
+    let (answer, answered) = oneshot::channel();
+    if questions.send(Question { subject, answer }).await.is_ok()
+        && let Ok(text) = answered.await
+    {
+        timeout(ANSWER_TIME, stream.write_all(text.as_bytes())).await??;
+    }
+    Ok(())
+}
+
+/// Asks the agent at `path`.
+///
+/// # Errors
+/// If none answers.
+pub fn ask(path: &Path, subject: Subject) -> Result<String, ViewError> {
+    let converse = || {
+        let mut stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(ANSWER_TIME))?;
+        stream.write_all(subject.word().as_bytes())?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut text = String::new();
+        stream.take(ANSWER_MAX).read_to_string(&mut text)?;
+        if text.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(text) }
+    };
+    converse().map_err(|source| ViewError::NoAgent { path: path.to_owned(), source })
+}
