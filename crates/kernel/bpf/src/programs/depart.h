@@ -7,7 +7,9 @@
  * up its share. So flows are spaced at their fair shares while they are many, and each takes what is
  * free when they are few. What borrows gets the first bytes after that which are free at each class
  * above; what a class has assured does not wait there, since it is never given away for long: the
- * shares of classes see to that (lend.h).
+ * shares of classes see to that (lend.h). If assured rates do not fit, shares alone would not hold
+ * the ceiling: classes whose packets are few and far between seem to want nothing in turn. So a
+ * class above lets what is assured or early go ahead of its bytes only so far, and then refuses it.
  *
  * *Flows that pause.* At exact shares, what a flow leaves free when it pauses would be lost: packets
  * of others have later times already. So flows get slightly more than their shares. Then packets
@@ -77,6 +79,7 @@ struct departure {
 	__u64 late;			/* how long it waits for room after that and what is asked, in ns */
 	__u64 at;			/* when it departs */
 	int at_once;			/* whether it waits for nothing */
+	int is_control;			/* whether no class above refuses it */
 	struct way way;			/* on which it is */
 };
 
@@ -113,7 +116,19 @@ static __always_inline void set_up(struct booking *of, __u32 number, const struc
 	of->end = ((now - credit_of(class)) >> of->shift) + SLOTS;
 }
 
-/* Books at the next class above; what borrows departs no earlier than its bytes there. */
+/* Whether a packet departs for which a class above has no bytes before its limit. What is assured or
+ * early does while the class owes no more than it sells in the time that a change of shares takes.
+ * If the assured rates fit, it does not come to owe more; if not, its ceiling has to hold. */
+static __always_inline int may_owe(const struct departure *packet, const struct booking *of)
+{
+	if (packet->is_control)
+		return 1;
+	return (packet->at_once || !packet->way.borrows) &&
+	       of->left <= of->rate / (SECOND / SHARED_MAX);
+}
+
+/* Books at the next class above; what borrows departs no earlier than its bytes there. What is
+ * refused takes no bytes further above. */
 __noinline int book_above(struct departure *packet)
 {
 	struct booking *of = booking_here();
@@ -140,9 +155,12 @@ __noinline int book_above(struct departure *packet)
 	/* Who comes for later than others sees what is sold. */
 	if (wait < *(volatile __u64 *)&calendar->waits)
 		*(volatile __u64 *)&calendar->waits = wait;
-	if (of->start == NONE && way->borrows && !packet->at_once)
+	if (of->start == NONE && !may_owe(packet, of)) {
 		way->refused = 1;
-	else if (of->start == NONE)
+		way->at = 0;
+		return 0;
+	}
+	if (of->start == NONE)
 		owe(calendar, of, packet->cost);
 	else if (way->borrows)
 		packet->at = max(packet->at, of->start);

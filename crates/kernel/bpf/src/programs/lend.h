@@ -63,6 +63,7 @@ struct sharing {
 	__u64 left;			/* the rest of it */
 	__u64 most;			/* what children may still get together */
 	__u64 assured;			/* the sum of assured demands */
+	__u64 demand;			/* all demands, as far as ceilings let them pass */
 	__u64 wanted;			/* in this round, */
 	__u64 weight;			/* by children with this weight, */
 	__u64 pool;			/* of this */
@@ -225,6 +226,7 @@ static __always_inline void begin_priority(struct sharing *s, struct order *orde
 	s->weights[prio] = s->weight;
 	order->want[prio] = s->wanted - min(s->left, s->wanted);
 	order->weight[prio] = s->weight;
+	s->demand += s->wanted;
 	s->given = 0;
 }
 
@@ -354,10 +356,14 @@ __noinline int share_out(__u32 plan, __u32 parent, __u64 now)
 		s->next = s->child;
 		bpf_loop(CLASSES_MAX, reduce, 0, 0);
 	}
+	s->demand = s->assured;
 	s->left = s->own - min(s->assured, s->own);
 	s->most -= min(s->assured, s->most);
 	bpf_loop(PRIORITIES * ROUNDS, serve, 0, 0);
-	node->want = s->own - s->left;
+	/* Not what it could give: a class whose assured rate is reduced would seem to want no more than
+	 * is left of it. Then all that is assured seems to fit, and each has all of it until the next
+	 * division but one. */
+	node->want = s->demand;
 	s->next = s->child;
 	bpf_loop(CLASSES_MAX, announce, 0, 0);
 	node->refreshed = now;

@@ -65,7 +65,9 @@ static __noinline int set_departure(struct __sk_buff *ctx, struct departure *pac
 		return drop(total, &total->limit_drops, size) != DROPPED;
 	}
 	__sync_fetch_and_add(&node->offered, cost);
-	packet->at_once = sender_of(ctx) == CONTROL && take_of_tree_for_control(cost, class->rate);
+	packet->is_control =
+		sender_of(ctx) == CONTROL && take_of_tree_for_control(cost, class->rate);
+	packet->at_once = packet->is_control;
 	answer = judge_delay(packet, class, node, flow);
 	if (answer == MARK_OR_DROP && !packet->at_once) {
 		if (!mark(ctx)) {

@@ -82,7 +82,7 @@ int departures_ask(struct departures *of, __u64 now, __u32 leaf, __u64 cost, __u
 	packet->cost = cost;
 	packet->now = now;
 	packet->asked = asked;
-	packet->at_once = 0;
+	packet->at_once = packet->is_control = 0;
 	flow = flow_clock_of(leaf, hash, now);
 	node->offered += cost;
 	answer = judge_delay(packet, class, node, flow);

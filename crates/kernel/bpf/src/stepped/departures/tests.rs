@@ -3,4 +3,5 @@
 mod bounds;
 mod host;
 mod one_limit;
+mod oversold;
 mod tree;
