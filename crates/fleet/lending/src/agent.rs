@@ -4,12 +4,12 @@
 //! [`order`](Agent::order), [`answered`](Agent::answered). Messages that arrive in between change
 //! what the next turn does. The order of things is what makes loans safe: a loan is decided when an
 //! order is made, which already leaves it out, and is published after the answer; what was borrowed
-//! is confirmed, or given back, only once an order without it is in force. An agent whose data plane
-//! does not answer publishes nothing, so its leases run out.
+//! is confirmed, or given back, only once an order without it is in force. An agent whose data
+//! plane does not answer publishes nothing, so its leases run out.
 //!
-//! *Start.* The first order changes nothing: it asks what there is. The second one sets every limit,
-//! so that nothing that an earlier agent borrowed is in force; only then does the agent speak. What
-//! the earlier agent may have lent counts as lent until it is certainly over.
+//! *Start.* The first order changes nothing: it asks what there is. The second one sets every
+//! limit, so that nothing that an earlier agent borrowed is in force; only then does the agent
+//! speak. What the earlier agent may have lent counts as lent until it is certainly over.
 //!
 //! *Cost.* A turn costs O(limits that changed × boxes that share them). A limit of which nothing
 //! changes costs nothing but its leases, which are one for each pair of boxes.

@@ -45,8 +45,8 @@ pub struct Meter {
     in_force_bps: u64,
     /// What was sent since the sample before.
     sent_bps: u64,
-    /// What a small demand has more.
-    headroom_bps: u64,
+    /// What this box owns.
+    safe_bps: u64,
     /// Whether packets waited then.
     waits: bool,
     is_bound: bool,
@@ -78,7 +78,7 @@ impl Meter {
             return;
         }
         self.last = Some(sample);
-        self.headroom_bps = HEADROOM_BPS.min(limit.safe_bps / HEADROOM);
+        self.safe_bps = limit.safe_bps;
         self.sent_bps = u64::try_from(bps).unwrap_or(u64::MAX);
         let is_full = bps * 128 > u128::from(limit.in_force_bps) * BOUND_128THS && bytes > 0;
         // A limit that was just raised was lower for a part of the time. What was sent then is no
@@ -110,12 +110,18 @@ impl Meter {
     /// A limit that binds since the share is not here yet, because a loan is on its way, tells
     /// nothing: the demand is what it was.
     pub fn appraise(&mut self, share_bps: u64) {
+        // Loans are not changed for less than a 512th of what a box owns.
+        let slack_bps = (share_bps / 16).max(self.safe_bps / 256);
         if !self.is_bound {
-            let headroom_bps = self.headroom_bps.max(self.sent_bps / HEADROOM);
+            let small_bps = HEADROOM_BPS.min(self.safe_bps / HEADROOM);
+            let headroom_bps = small_bps.max(self.sent_bps / HEADROOM);
             self.demand_bps = self.sent_bps.saturating_add(headroom_bps);
             self.has_stepped = false;
-        } else if self.in_force_bps >= share_bps - share_bps / 16 {
-            let was_known = self.demand_bps != GREEDY && self.demand_bps > self.in_force_bps / 2;
+        } else if self.in_force_bps.saturating_add(slack_bps) >= share_bps {
+            // A box that wakes has a small part of what it owns, which tells nothing either.
+            let was_known = self.demand_bps != GREEDY
+                && self.demand_bps > self.in_force_bps / 2
+                && self.in_force_bps > self.safe_bps / STEP;
             self.has_stepped = was_known && !self.has_stepped;
             self.demand_bps = if self.has_stepped {
                 self.in_force_bps.saturating_add(self.in_force_bps / STEP)

@@ -1,10 +1,11 @@
 //! One limit for many boxes: who should have how much of it, and loans that make it so.
 //!
 //! *The idea.* Of each shared limit every box owns a part, its safe share; the safe shares of all
-//! boxes together are at most the limit. A box that needs less than its share lends what it does not
-//! need to boxes that need more. What a box enforces is always its safe share, less what it lent,
-//! plus what it borrowed. This is escrow (O'Neil, "The Escrow Transactional Method", 1986; Barbará
-//! and Garcia-Molina, "The Demarcation Protocol", 1992) with leases (Gray and Cheriton, 1989).
+//! boxes together are at most the limit. A box that needs less than its share lends what it does
+//! not need to boxes that need more. What a box enforces is always its safe share, less what it
+//! lent, plus what it borrowed. This is escrow (O'Neil, "The Escrow Transactional Method", 1986;
+//! Barbará and Garcia-Molina, "The Demarcation Protocol", 1992) with leases (Gray and Cheriton,
+//! 1989).
 //!
 //! *Why the sum never exceeds the limit.* A bit per second is in force at most once:
 //! - A lender enforces the lower rate before it sends a loan, and counts a loan as lent until the

@@ -51,8 +51,8 @@ pub struct LimitView {
     pub borrowed: Vec<Part>,
     /// What each box that shares it said last.
     pub boxes: Vec<SharerView>,
-    /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares of
-    /// those that are silent.
+    /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares
+    /// of those that are silent.
     pub sum_bps: u64,
 }
 

@@ -55,6 +55,24 @@ fn a_box_that_wakes_has_its_share_after_three_intervals() {
 }
 
 #[test]
+fn a_box_that_wakes_again_has_its_share_again() {
+    let mut world = World::new(settings(4, 9, Network::of_delay_ms(20)), equal(4));
+    for id in 0..3 {
+        world.demand(0, id, "uplink", LIMIT_BPS);
+    }
+    world.run(6_000 * MS);
+    for _ in 0..10 {
+        let begin = world.now();
+        world.demand(begin, 3, "uplink", LIMIT_BPS);
+        world.run(begin + 150 * MS);
+        let share_bps = world.in_force_bps(3, "uplink");
+        assert!(share_bps >= LIMIT_BPS / 4 / 100 * 98, "{share_bps}");
+        world.demand(begin + 1_000 * MS, 3, "uplink", 0);
+        world.run(begin + 2_000 * MS);
+    }
+}
+
+#[test]
 fn what_a_dead_box_borrowed_is_used_by_others_after_the_lease() {
     let mut world = World::new(settings(4, 2, Network::of_delay_ms(20)), equal(4));
     world.demand(0, 0, "uplink", 2 * LIMIT_BPS);

@@ -58,8 +58,8 @@ pub fn table(finished: &Finished<'_, FleetScenario>) -> String {
 /// `finished` as one object: the scenario, and `rows`, one for each case.
 pub fn json(finished: &Finished<'_, FleetScenario>) -> Value {
     let setup = &finished.scenario.setup;
-    let row = |(case, row): (&Case, &Row)| -> Vec<Value> {
-        vec![json!({
+    let row = |(case, row): (&Case, &Row)| {
+        json!({
             "case": case.name,
             "boxes": case.boxes,
             "histories": case.histories,
@@ -70,7 +70,7 @@ pub fn json(finished: &Finished<'_, FleetScenario>) -> Value {
             "waits_ms": row.waits_ms,
             "messages_per_s": row.messages_s,
             "mbit_per_s": row.mbit_s,
-        })]
+        })
     };
     let rows = setup.cases.iter().zip(&finished.outcomes).map(row);
     object(&finished.scenario.about, setup.seed, [], rows)
