@@ -1,8 +1,8 @@
 //! Any bytes as messages of a fleet, between the turns of an agent.
 //!
 //! No message may panic. One that is understood is encoded to the same meaning; whatever it says,
-//! the agent lends no more than it owns, keeps a deadline ahead, and borrows nothing that no message
-//! offered.
+//! the agent lends no more than it owns, keeps a deadline ahead, and borrows nothing that no
+//! message offered.
 
 #![no_main]
 

@@ -128,10 +128,11 @@ struct Balance {
 /// Show four boxes with one limit, while load moves, a box is killed, and a wire is cut.
 ///
 /// Four instances between clients and servers, each with an agent (narrows-fleet, which lies beside
-/// this program) and a NATS server of its own, in namespaces. Shows what is due to each box, what it
-/// delivered, how soon it had its share, and the sum of all in the worst tenth of a second. Takes a
-/// minute and always cleans up. Fails if the sum exceeds the limit by more than the boxes' buckets
-/// hold, if less than 95 % of what can be used is used, or if a packet is missing. Needs root.
+/// this program) and a NATS server of its own, in namespaces. Shows what is due to each box, what
+/// it delivered, how soon it had its share, and the sum of all in the worst tenth of a second.
+/// Takes a minute and always cleans up. Fails if the sum exceeds the limit by more than the boxes'
+/// buckets hold, if less than 95 % of what can be used is used, or if a packet is missing. Needs
+/// root.
 #[derive(Args)]
 struct Fleet {
     /// Seconds per phase.

@@ -292,7 +292,8 @@ impl PortPolicy {
         fleet.map(|fleet| &fleet.name)
     }
 
-    /// Refuses `name`, which was at `before` until an edit, if it is there still and elsewhere, too.
+    /// Refuses `name`, which was at `before` until an edit, if it is there still and elsewhere,
+    /// too.
     pub(crate) fn check_shared(
         &self,
         name: &FleetName,

@@ -298,8 +298,8 @@ impl Instance {
         Ok(Replaced { _policies: [policy, enforced], _installed: installed })
     }
 
-    /// Has the plane run `enforced`; `plans` are for `planned`, and serve wherever that is the same.
-    /// Returns what was enforced before, and what ran. If it is refused, nothing has changed.
+    /// Has the plane run `enforced`; `plans` are for `planned`, and serve wherever that is the
+    /// same. Returns what was enforced before, and what ran. If it is refused, nothing has changed.
     fn enforce(
         &mut self,
         enforced: Policy,

@@ -3,10 +3,10 @@
 //!
 //! *Idea.* An agent orders what is lent and borrowed, until a deadline. In force is *safe share −
 //! lent + borrowed*. When the agent is silent the shares fall back by themselves: at the deadline
-//! what is borrowed is void, and [`FLEET_HOLD_NS`] later nothing is lent any more, because then each
-//! loan has ended where it went. A limit that is new here may have been lent by an agent earlier.
-//! So it begins as if all but a part in [`FLEET_FLOOR`] were lent at the deadline: that part is in
-//! force until an agent says more, or the hold has passed.
+//! what is borrowed is void, and [`FLEET_HOLD_NS`] later nothing is lent any more, because then
+//! each loan has ended where it went. A limit that is new here may have been lent by an agent
+//! earlier. So it begins as if all but a part in [`FLEET_FLOOR`] were lent at the deadline: that
+//! part is in force until an agent says more, or the hold has passed.
 //!
 //! *Principles.* No clock and no policy in here: the time and the rates are arguments. A copy costs
 //! a few pointers, so a planner on another thread takes one along.

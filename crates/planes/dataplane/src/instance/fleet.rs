@@ -2,9 +2,9 @@
 //! the policy, and the agent is told what has changed.
 //!
 //! *Idea.* The instance has two policies: the operator's, and the one that is enforced, with the
-//! rates in force where limits are shared. An order, and what runs out by itself, changes the second
-//! one. A cursor is the time of a change, so an agent that asks with the last one gets what has
-//! changed since, also from another process after an upgrade.
+//! rates in force where limits are shared. An order, and what runs out by itself, changes the
+//! second one. A cursor is the time of a change, so an agent that asks with the last one gets what
+//! has changed since, also from another process after an upgrade.
 //!
 //! *Principles.* An order is in force on all workers when it is answered; if the plane refuses it,
 //! nothing has changed and the answer says so. What runs out by itself is tried again.
@@ -223,8 +223,8 @@ impl Instance {
         self.policy = policy;
     }
 
-    /// Goes on with the shares of another process, before anything runs here. Returns what was to be
-    /// enforced until now.
+    /// Goes on with the shares of another process, before anything runs here. Returns what was to
+    /// be enforced until now.
     pub(super) fn adopt_shares(&mut self, state: SharesState) -> Policy {
         let changed = self.fleet.shares.take_over(state);
         let in_force = |name: &FleetName, limit: &FleetLimit| self.fleet.in_force(name, limit);
