@@ -518,10 +518,21 @@ impl Agent {
                 self.stage = Stage::Speaks;
                 self.to_divide.extend(self.limits.keys().cloned());
             }
-            Stage::Speaks => return self.speak(now),
+            // A data plane that let an earlier order run out before this one came has less lent
+            // than was published. It is told first.
+            Stage::Speaks if !self.is_behind(facts) => return self.speak(now),
+            Stage::Speaks => {}
         }
         self.is_urgent = true;
         Vec::new()
+    }
+
+    /// Whether the data plane has less lent of a limit than this agent counts.
+    fn is_behind(&self, facts: &FleetFacts) -> bool {
+        facts.limits.iter().any(|own| {
+            let limit = self.limits.get(&own.name);
+            limit.is_some_and(|limit| self.parts(&own.name, limit).lent_bps > own.lent_bps)
+        })
     }
 
     /// Takes in what the data plane says.

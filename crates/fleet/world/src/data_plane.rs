@@ -144,11 +144,31 @@ impl DataPlane {
         (name.clone(), before, limit.now)
     }
 
+    /// Forgets what has run out: first what is borrowed, then what is lent.
+    fn fall_back(&mut self, now: u64) {
+        for (name, limit) in &mut self.limits {
+            let deadline_ns = limit.unset_since_ns.unwrap_or(self.deadline_ns);
+            let before = (limit.lent_bps, limit.borrowed_bps);
+            if now >= deadline_ns {
+                limit.borrowed_bps = 0;
+            }
+            if now >= deadline_ns.saturating_add(FLEET_HOLD_NS) {
+                limit.lent_bps = 0;
+            }
+            if before != (limit.lent_bps, limit.borrowed_bps) {
+                self.changes.remove(&(limit.changed, name.clone()));
+                limit.changed = self.cursor + 1;
+                self.changes.insert((limit.changed, name.clone()));
+            }
+        }
+    }
+
     /// All rates are those of now.
     pub(crate) fn refresh_all(&mut self, now: u64) -> Vec<Changed> {
         let names: Vec<CompactString> = self.limits.keys().cloned().collect();
         let over = |(time, _): &(u64, CompactString)| time.saturating_add(FLEET_HOLD_NS) <= now;
         self.unset.retain(|unset| !over(unset));
+        self.fall_back(now);
         names.iter().map(|name| self.refresh(now, name)).collect()
     }
 
@@ -166,6 +186,9 @@ impl DataPlane {
         self.cursor += 1;
         if order.deadline_ns > now {
             let was_over = now >= self.deadline_ns;
+            if was_over {
+                self.fall_back(now);
+            }
             self.deadline_ns = order.deadline_ns;
             for share in &order.shares {
                 let Some(limit) = self.limits.get_mut(&share.name) else { continue };
