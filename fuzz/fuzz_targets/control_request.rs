@@ -56,6 +56,7 @@ fuzz_target!(|bytes: &[u8]| {
         | Request::ShowWithTrees
         | Request::LetGo { .. }
         | Request::Route(_)
+        | Request::Fleet(_)
         | Request::Upgrade { .. }
         | Request::UpgradeStatus => {}
         Request::Set { args } => {
