@@ -81,7 +81,7 @@ impl<P: Plane, E: Engine> Agent<P, E> {
         let mut first = std::pin::pin!(tokio::time::sleep(FIRST_CONNECTION));
         let mut is_first = true;
         loop {
-            let turn = clock::until(self.core.next_turn(clock::now_ns()));
+            let turn = clock::until(self.core.next_turn());
             // In this order: a flood of messages must not keep a turn waiting.
             tokio::select! {
                 biased;

@@ -28,7 +28,7 @@
 mod secret;
 
 use crate::name::Name;
-use narrows_lending::LEASE_MAX_NS;
+use narrows_lending::{INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS};
 use narrows_tc::number;
 use narrows_units::{Nanos, Rate};
 use serde::Deserialize;
@@ -48,12 +48,10 @@ const SERVERS_MAX: usize = 64;
 const FILE_MAX: usize = 1 << 20;
 /// The default and the bounds of the interval.
 const INTERVAL: Nanos = Nanos::from_millis(50);
-const INTERVALS: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(125)];
+const INTERVALS: [Nanos; 2] = [Nanos(INTERVAL_MIN_NS), Nanos(LEASE_MAX_NS / INTERVALS_PER_LEASE)];
 /// The default and the bound of the lease.
 const LEASE: Nanos = Nanos::from_secs(2);
 const LEASE_MAX: Nanos = Nanos(LEASE_MAX_NS);
-/// A lease lasts so many intervals at least: some lost reports must not end it.
-const INTERVALS_PER_LEASE: u64 = 20;
 /// The bounds of a weight.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 

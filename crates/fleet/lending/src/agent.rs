@@ -17,9 +17,9 @@
 use crate::borrower::Mark;
 use crate::demand::{Below, by_tier};
 use crate::event::Event;
-use crate::limit::{Known, Limit, Parts};
+use crate::limit::{Division, Known, Limit, Parts};
 use crate::matching::loans;
-use crate::message::{Body, ITEMS_MAX, Loans, Message, MessageError, Report};
+use crate::message::{Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
 use crate::shares::{GREEDY, TIERS};
@@ -164,7 +164,7 @@ impl Agent {
     }
 
     /// When the next turn is due.
-    pub fn next_turn(&self, _now: u64) -> u64 {
+    pub fn next_turn(&self) -> u64 {
         let interval = self.settings.interval_ns;
         let soon = if self.is_urgent {
             interval / 8
@@ -241,16 +241,14 @@ impl Agent {
                 continue;
             }
             let limit = self.limits.entry(fact.name.clone()).or_default();
-            let known = Known::of(fact, report.number);
+            let known = Known { said: fact.said, report: report.number };
             // What a later report said holds.
             if limit.of(index).is_some_and(|later| later.report > known.report) {
                 continue;
             }
             let before = limit.say(index, known);
-            let is_new = before.is_none_or(|before| {
-                (before.limit_bps, before.safe_bps, before.demand)
-                    != (known.limit_bps, known.safe_bps, known.demand)
-            });
+            let facts = |said: Said| (said.limit_bps, said.safe_bps, said.demand);
+            let is_new = before.is_none_or(|before| facts(before.said) != facts(known.said));
             if is_new {
                 self.has_news |= limit.own.is_some();
                 self.to_divide.insert(fact.name.clone());
@@ -379,9 +377,9 @@ impl Agent {
     fn parts(&self, name: &str, limit: &Limit) -> Parts {
         let lent = limit.borrowers.iter().map(|&index| self.peers[index].lender.lent_bps(name));
         let held = limit.lenders.iter().map(|&index| self.peers[index].borrower.held_bps(name));
-        let orphan = limit.orphan.map_or(0, |(bps, _)| bps);
+        let others_bps = limit.orphan_bps().saturating_add(limit.withheld_bps);
         Parts {
-            lent_bps: lent.fold(orphan.saturating_add(limit.withheld_bps), u64::saturating_add),
+            lent_bps: lent.fold(others_bps, u64::saturating_add),
             borrowed_bps: held.fold(0, u64::saturating_add),
         }
     }
@@ -444,8 +442,7 @@ impl Agent {
         // Lend more, into the room that is there: this box keeps its own share.
         let share_bps = place.map_or(0, |place| division.share_bps[place]);
         let lent = limit.borrowers.iter().map(|&index| peers[index].lender.lent_bps(name));
-        let orphan = limit.orphan.map_or(0, |(bps, _)| bps);
-        let kept_bps = lent.fold(orphan.saturating_add(share_bps), u64::saturating_add);
+        let kept_bps = lent.fold(limit.orphan_bps().saturating_add(share_bps), u64::saturating_add);
         let mut room = owned_bps.saturating_sub(kept_bps);
         for (index, wants) in lends {
             let lender = &mut peers[index].lender;
@@ -460,24 +457,31 @@ impl Agent {
                 limit.borrowers.insert(index);
             }
         }
+        self.compare(name, &division);
+    }
+
+    /// Tells the operator, once, if boxes differ in a limit, or own more than it.
+    fn compare(&mut self, name: &CompactString, division: &Division) {
+        let Some(limit) = self.limits.get_mut(name) else { return };
+        let limit_of = |known: &Known| known.said.limit_bps;
         let has_too_much = division.safe_sum_bps > division.limit_bps;
-        let differs = limit.known.iter().find(|(_, known)| known.limit_bps != division.limit_bps);
+        let differs = limit.known.iter().find(|(_, known)| limit_of(known) != division.limit_bps);
         let is_reported =
             std::mem::replace(&mut limit.is_reported, has_too_much || differs.is_some());
         if is_reported {
             return;
         }
-        if let Some(&(index, known)) = differs {
-            let own = limit.of(me).map_or(0, |own| own.limit_bps);
-            let (at, theirs_bps) = if index == me {
-                let other =
-                    limit.known.iter().find(|(_, known)| known.limit_bps == division.limit_bps);
-                other.map_or((index, own), |(index, known)| (*index, known.limit_bps))
+        if let Some((index, known)) = differs {
+            let ours_bps = limit.of(self.me).map_or(0, limit_of);
+            let (at, theirs_bps) = if *index == self.me {
+                let mut all = limit.known.iter();
+                let other = all.find(|(_, known)| limit_of(known) == division.limit_bps);
+                other.map_or((*index, ours_bps), |(index, known)| (*index, limit_of(known)))
             } else {
-                (index, known.limit_bps)
+                (*index, limit_of(known))
             };
-            let at = members[at].name.clone();
-            self.event(Event::Differs { limit: name.clone(), at, theirs_bps, ours_bps: own });
+            let at = self.settings.members[at].name.clone();
+            self.event(Event::Differs { limit: name.clone(), at, theirs_bps, ours_bps });
         } else if has_too_much {
             let (sum_bps, limit_bps) = (division.safe_sum_bps, division.limit_bps);
             self.event(Event::Oversubscribed { limit: name.clone(), sum_bps, limit_bps });
@@ -620,24 +624,23 @@ impl Agent {
         if limit.meter.wants_rest() {
             demand.0[TIERS - 1] = GREEDY;
         }
-        let fact = Known {
+        let said = Said {
             limit_bps: own.limit_bps,
             safe_bps: own.safe_bps,
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
-            report: 0,
         };
-        if fact.sent_bps > 0 || fact.demand.is_greedy() {
+        if said.sent_bps > 0 || said.demand.is_greedy() {
             self.active.insert(name.clone());
         }
-        let told = limit.of(self.me);
-        let is_news = told.is_none_or(|told| told.is_other(&fact));
+        let told = limit.of(self.me).map(|told| told.said);
+        let is_news = told.is_none_or(|told| told.is_other(&said));
         let is_stale = now.saturating_sub(limit.told_ns) >= FACT_NS;
-        let is_detail = told.is_some_and(|told| is_stale && told.moved(&fact));
+        let is_detail = told.is_some_and(|told| is_stale && told.moved(&said));
         if is_news || is_detail {
             if let Some(limit) = self.limits.get_mut(name) {
-                limit.say(self.me, fact);
+                limit.say(self.me, Known { said, report: 0 });
             }
             self.to_tell.insert(name.clone());
         }
@@ -672,7 +675,7 @@ impl Agent {
             let Some(limit) = self.limits.get_mut(&name) else { continue };
             let Some(known) = limit.of(self.me).copied() else { continue };
             limit.told_ns = now;
-            facts.push(known.fact(name));
+            facts.push(Fact { name, said: known.said });
         }
         let mut out = Vec::new();
         let mut gone = std::mem::take(&mut self.gone);

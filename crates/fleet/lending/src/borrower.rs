@@ -66,11 +66,6 @@ impl Borrower {
         self.loans.get(name).copied().unwrap_or(0)
     }
 
-    /// All that is held.
-    pub fn all(&self) -> impl Iterator<Item = (&CompactString, u64)> {
-        self.loans.iter().map(|(name, &bps)| (name, bps))
-    }
-
     /// Whether anything is held, or was given back lately.
     pub fn is_used(&self) -> bool {
         !self.loans.is_empty() || !self.returned.is_empty()

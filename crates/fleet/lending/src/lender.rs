@@ -93,11 +93,6 @@ impl Lender {
         self.loans.contains_key(name)
     }
 
-    /// All that is lent.
-    pub fn all(&self) -> impl Iterator<Item = (&CompactString, u64)> {
-        self.loans.iter().map(|(name, loan)| (name, loan.lent_bps()))
-    }
-
     /// Whether anything is lent or offered.
     pub fn is_used(&self) -> bool {
         !self.loans.is_empty()
@@ -132,7 +127,7 @@ impl Lender {
     }
 
     /// Whether an offer may be made now: the borrower was heard within the lease.
-    pub fn is_heard(&self, now: u64) -> bool {
+    fn is_heard(&self, now: u64) -> bool {
         self.stamp.is_some_and(|(_, heard)| now < heard.saturating_add(self.lease_ns))
     }
 
@@ -151,11 +146,16 @@ impl Lender {
             // The first loan of a lease: it can be in force for as long as the stamp says.
             self.over_ns = self.over_ns.max(self.end_of_lease(now));
         }
+        self.push(name, bps);
+        true
+    }
+
+    /// Makes an offer.
+    fn push(&mut self, name: &CompactString, bps: u64) {
         self.newest += 1;
         self.made += 1;
         self.loans.entry(name.clone()).or_default().offers.push_back((self.newest, bps));
         self.waiting.push_back((self.newest, name.clone()));
-        true
     }
 
     fn end_of_lease(&self, now: u64) -> u64 {
@@ -236,13 +236,10 @@ impl Lender {
             return;
         }
         for (name, _) in &held.returned {
-            let Some(loan) = self.loans.get_mut(name).filter(|loan| loan.offers.is_empty()) else {
-                continue;
-            };
-            self.newest += 1;
-            self.made += 1;
-            loan.offers.push_back((self.newest, loan.confirmed_bps));
-            self.waiting.push_back((self.newest, name.clone()));
+            let loan = self.loans.get(name).filter(|loan| loan.offers.is_empty());
+            if let Some(bps) = loan.map(|loan| loan.confirmed_bps) {
+                self.push(name, bps);
+            }
         }
     }
 }

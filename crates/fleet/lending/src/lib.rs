@@ -46,5 +46,7 @@ mod view;
 pub use agent::{Agent, Outgoing};
 pub use event::Event;
 pub use message::MessageError;
-pub use settings::{LEASE_MAX_NS, Member, Settings, SettingsError};
+pub use settings::{
+    INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS, Member, Settings, SettingsError,
+};
 pub use view::{BoxView, FleetView, LimitView, Part, SharerView};

@@ -1,54 +1,15 @@
 //! One shared limit: what all boxes said of it, and what this box has of it.
 
 use crate::demand::Meter;
-use crate::message::Fact;
-use crate::shares::{Claim, Demand, GREEDY, shares};
-use compact_str::CompactString;
+use crate::message::Said;
+use crate::shares::{Claim, GREEDY, shares};
 use narrows_snapshot::SharedLimit;
 use std::collections::BTreeSet;
 
 /// The part of its safe share that a box keeps when it is idle, so that a flow can begin: a 128th.
 const FLOOR: u64 = 128;
 
-/// What a box said of a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Known {
-    pub(crate) limit_bps: u64,
-    pub(crate) safe_bps: u64,
-    pub(crate) in_force_bps: u64,
-    pub(crate) sent_bps: u64,
-    pub(crate) demand: Demand,
-    /// The number of the report that said so.
-    pub(crate) report: u64,
-}
-
-impl Known {
-    /// What a report said.
-    pub(crate) fn of(fact: &Fact, report: u64) -> Self {
-        Self {
-            limit_bps: fact.limit_bps,
-            safe_bps: fact.safe_bps,
-            in_force_bps: fact.in_force_bps,
-            sent_bps: fact.sent_bps,
-            demand: fact.demand,
-            report,
-        }
-    }
-}
-
-impl Known {
-    /// What to tell the others.
-    pub(crate) fn fact(&self, name: CompactString) -> Fact {
-        Fact {
-            name,
-            limit_bps: self.limit_bps,
-            safe_bps: self.safe_bps,
-            in_force_bps: self.in_force_bps,
-            sent_bps: self.sent_bps,
-            demand: self.demand,
-        }
-    }
-
+impl Said {
     /// Whether shares should be divided anew: something was configured, or a demand differs by more
     /// than an eighth.
     pub(crate) fn is_other(&self, new: &Self) -> bool {
@@ -65,6 +26,13 @@ impl Known {
         let differs = |old: u64, new: u64| old.abs_diff(new) > old.max(new) / 16;
         differs(self.in_force_bps, new.in_force_bps) || differs(self.sent_bps, new.sent_bps)
     }
+}
+
+/// What a box said of a limit, and the number of the report that said so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub(crate) said: Said,
+    pub(crate) report: u64,
 }
 
 /// What is lent and borrowed of a limit, in bits per second.
@@ -121,6 +89,11 @@ impl Limit {
         Some(&self.known[place].1)
     }
 
+    /// What an earlier agent of this box may have lent.
+    pub(crate) fn orphan_bps(&self) -> u64 {
+        self.orphan.map_or(0, |(bps, _)| bps)
+    }
+
     /// A box says this. Returns what it said before.
     pub(crate) fn say(&mut self, index: usize, known: Known) -> Option<Known> {
         match self.known.binary_search_by_key(&index, |said| said.0) {
@@ -157,15 +130,15 @@ impl Limit {
         is_live: impl Fn(usize) -> bool,
         member: impl Fn(usize) -> (u32, Option<u64>),
     ) -> Division {
-        let all = || self.known.iter().map(|(_, known)| known);
-        let limit_bps = all().map(|known| known.limit_bps).min().unwrap_or(0);
+        let all = || self.known.iter().map(|(_, known)| &known.said);
+        let limit_bps = all().map(|said| said.limit_bps).min().unwrap_or(0);
         // The safe share that a box has by the limit of all.
-        let by_limit = |known: &Known| part(known.safe_bps, limit_bps, known.limit_bps);
+        let by_limit = |said: &Said| part(said.safe_bps, limit_bps, said.limit_bps);
         let safe_sum_bps = all().map(by_limit).fold(0, u64::saturating_add);
-        let own = |known: &Known| part(by_limit(known), limit_bps, safe_sum_bps.max(limit_bps));
+        let own = |said: &Said| part(by_limit(said), limit_bps, safe_sum_bps.max(limit_bps));
         let live = || self.known.iter().filter(|(index, _)| is_live(*index));
         let boxes: Vec<usize> = live().map(|(index, _)| *index).collect();
-        let owned_bps: Vec<u64> = live().map(|(_, known)| own(known)).collect();
+        let owned_bps: Vec<u64> = live().map(|(_, known)| own(&known.said)).collect();
         let claim = |((index, known), &owned): (&(usize, Known), &u64)| {
             let (weight, most_bps) = member(*index);
             Claim {
@@ -174,7 +147,7 @@ impl Limit {
                 floor_bps: owned / FLOOR,
                 // A box keeps what it owns, whatever others allow it.
                 most_bps: most_bps.map_or(u64::MAX, |most| most.max(owned)),
-                demand: known.demand,
+                demand: known.said.demand,
             }
         };
         let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();

@@ -61,6 +61,13 @@ pub struct Report {
 pub struct Fact {
     /// Its name.
     pub name: CompactString,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a box says of a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Said {
     /// What the box's policy has as the limit of all boxes.
     pub limit_bps: u64,
     /// The box's safe share.

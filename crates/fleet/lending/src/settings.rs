@@ -1,11 +1,14 @@
 //! What an agent is told once: who it is, who the others are, and its times.
 
 /// The shortest interval between turns, in nanoseconds: 5 ms.
-const INTERVAL_MIN_NS: u64 = 5_000_000;
+pub const INTERVAL_MIN_NS: u64 = 5_000_000;
 
 /// The longest lease, in nanoseconds. The data plane holds what is lent for 3 s after the last
 /// order ([`narrows_snapshot::FLEET_HOLD_NS`]); a lease and the drift of clocks end before.
 pub const LEASE_MAX_NS: u64 = 2_500_000_000;
+
+/// A lease lasts so many intervals at least: some reports that are lost must not end it.
+pub const INTERVALS_PER_LEASE: u64 = 20;
 
 /// A box of the fleet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,7 +65,7 @@ impl Settings {
         if self.interval_ns < INTERVAL_MIN_NS {
             return Err(SettingsError::Interval(self.interval_ns / 1_000_000));
         }
-        if self.lease_ns > LEASE_MAX_NS || self.lease_ns / 20 < self.interval_ns {
+        if self.lease_ns > LEASE_MAX_NS || self.lease_ns / INTERVALS_PER_LEASE < self.interval_ns {
             return Err(SettingsError::Lease(self.lease_ns / 1_000_000));
         }
         Ok(self)

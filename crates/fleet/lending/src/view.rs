@@ -118,19 +118,20 @@ impl Agent {
             .known
             .iter()
             .map(|&(index, known)| {
+                let said = known.said;
                 let is_heard = index == self.me || self.peers[index].is_live;
                 let in_force_bps = match (index == self.me, is_heard) {
                     (true, _) => own.in_force_bps,
-                    (false, true) => known.in_force_bps,
-                    (false, false) => known.safe_bps,
+                    (false, true) => said.in_force_bps,
+                    (false, false) => said.safe_bps,
                 };
                 SharerView {
                     name: self.peers[index].member.name.clone(),
                     is_heard,
-                    demand_bps: (!known.demand.is_greedy()).then(|| known.demand.total_bps()),
+                    demand_bps: (!said.demand.is_greedy()).then(|| said.demand.total_bps()),
                     share_bps: limit.share_bps(index),
                     in_force_bps,
-                    sent_bps: known.sent_bps,
+                    sent_bps: said.sent_bps,
                 }
             })
             .collect();
@@ -141,7 +142,7 @@ impl Agent {
             limit_bps: limit
                 .known
                 .iter()
-                .map(|(_, known)| known.limit_bps)
+                .map(|(_, known)| known.said.limit_bps)
                 .min()
                 .unwrap_or(own.limit_bps),
             safe_bps: own.safe_bps,

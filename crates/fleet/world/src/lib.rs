@@ -17,5 +17,6 @@ mod data_plane;
 mod network;
 mod world;
 
+pub use narrows_lending::{INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS};
 pub use network::Network;
 pub use world::{BoxId, Fault, Outcome, Place, Settings, World};

@@ -3,7 +3,7 @@
 use crate::data_plane::{Changed, DataPlane};
 use crate::network::Network;
 use compact_str::CompactString;
-use narrows_lending::{Agent, Event, Member};
+use narrows_lending::{Agent, Member};
 use narrows_snapshot::{FleetFacts, FleetOrder};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -119,8 +119,6 @@ pub struct Outcome {
     pub orders: u64,
     /// How long agents took, in real time.
     pub agent_time: Duration,
-    /// What agents told.
-    pub events: Vec<(u64, BoxId, Event)>,
 }
 
 impl Outcome {
@@ -239,11 +237,6 @@ impl World {
     /// What is in force of a limit at a box.
     pub fn in_force_bps(&self, id: BoxId, limit: &str) -> u64 {
         self.boxes[id].data_plane.rates(limit).in_force_bps
-    }
-
-    /// The agent of a box, if it runs.
-    pub fn agent(&self, id: BoxId) -> Option<&Agent> {
-        self.boxes[id].agent.as_ref()
     }
 
     /// A box demands so much from `at` on.
@@ -387,7 +380,6 @@ impl World {
                 let began = Instant::now();
                 let _ = agent.on_message(clock, &name(from), &bytes);
                 self.outcome.agent_time += began.elapsed();
-                self.tell(id);
                 self.plan_turn(id);
             }
             What::Restart => {
@@ -440,7 +432,7 @@ impl World {
     fn plan_turn(&mut self, id: BoxId) {
         let this = &self.boxes[id];
         let Some(agent) = this.agent.as_ref().filter(|_| !this.is_ordering) else { return };
-        let time = self.true_time(id, agent.next_turn(self.clock(id)));
+        let time = self.true_time(id, agent.next_turn());
         let life = this.life;
         self.at(time, id, What::Turn { life });
     }
@@ -449,7 +441,7 @@ impl World {
         let clock = self.clock(id);
         let this = &mut self.boxes[id];
         let Some(agent) = this.agent.as_mut().filter(|_| !this.is_ordering) else { return };
-        if agent.next_turn(clock) > clock {
+        if agent.next_turn() > clock {
             return;
         }
         let began = Instant::now();
@@ -461,7 +453,6 @@ impl World {
         self.orders.insert(id, order);
         let delay = self.random.random_range(0..=self.settings.order_ns);
         self.at(self.now + delay, id, What::Order { life });
-        self.tell(id);
     }
 
     /// An order arrives at the data plane, also if its agent is dead by now.
@@ -499,14 +490,6 @@ impl World {
                 }
             }
         }
-        self.tell(id);
         self.plan_turn(id);
-    }
-
-    fn tell(&mut self, id: BoxId) {
-        if let Some(agent) = &mut self.boxes[id].agent {
-            let events = agent.events();
-            self.outcome.events.extend(events.into_iter().map(|event| (self.now, id, event)));
-        }
     }
 }

@@ -138,7 +138,7 @@ fn one(setup: &Setup, case: &Case, seed: u64, row: &mut Row) {
     for _ in 0..case.faults {
         let at = random.random_range(setup.settle.0..setup.length.0);
         let id = random.random_range(0..case.boxes);
-        let long = random.random_range(0..2 * setup.lease.0 + setup.lease.0);
+        let long = random.random_range(0..3 * setup.lease.0);
         let fault = match random.random_range(0..5) {
             0 => Fault::KillAgent { at: id, back_ns: Some(long) },
             1 => Fault::StallAgent { at: id, for_ns: long },

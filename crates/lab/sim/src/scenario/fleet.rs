@@ -6,7 +6,7 @@ use super::paths::Override;
 use super::quantity::{Quantity, Scale};
 use super::{About, Runs};
 use crate::fleet::{self, Case, Load, Row, Setup};
-use narrows_fleet_world::Network;
+use narrows_fleet_world::{INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS, Network};
 use narrows_units::{Bytes, Nanos};
 use serde::Deserialize;
 
@@ -108,8 +108,9 @@ fn scenario(name: &str, file: File) -> Result<FleetScenario, Wrong> {
         Ok(time)
     };
     let ms = |ms: u64| Nanos(ms * 1_000_000);
-    let interval = bounded(&fleet.interval, "fleet.interval", ms(5), ms(100))?;
-    let lease = bounded(&fleet.lease, "fleet.lease", Nanos(20 * interval.0), ms(2_500))?;
+    let interval = bounded(&fleet.interval, "fleet.interval", Nanos(INTERVAL_MIN_NS), ms(100))?;
+    let least = Nanos(INTERVALS_PER_LEASE * interval.0);
+    let lease = bounded(&fleet.lease, "fleet.lease", least, Nanos(LEASE_MAX_NS))?;
     let settle = bounded(&fleet.settle, "fleet.settle", ms(1), ms(600_000))?;
     let length = bounded(&fleet.length, "fleet.length", Nanos(settle.0 + 1), ms(3_600_000))?;
     let setup = Setup {
