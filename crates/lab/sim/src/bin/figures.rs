@@ -1,6 +1,7 @@
-//! Checks `docs/reproduction.md` and the README's figures against the simulator.
+//! Checks the figures of `docs/reproduction.md`, `docs/fleet.md` and the README against the
+//! simulator.
 //!
-//! Both have blocks that consist of a command, as in a terminal, and its output. The simulator
+//! They have blocks that consist of a command, as in a terminal, and its output. The simulator
 //! prints the same on every machine, so each block can be reproduced. `--check` fails at the first
 //! block that differs from its command's output, with the lines that differ; `--write` renews the
 //! blocks. Names of scenarios behind it choose those scenarios' blocks; without names it is all.
@@ -21,7 +22,7 @@ const PROMPT: &str = "$ narrows sim ";
 const FENCE: &str = "```";
 
 /// The documents, from the root of the repository.
-const DOCUMENTS: [&str; 2] = ["docs/reproduction.md", "README.md"];
+const DOCUMENTS: [&str; 3] = ["docs/reproduction.md", "docs/fleet.md", "README.md"];
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
