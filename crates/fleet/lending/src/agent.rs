@@ -18,11 +18,11 @@ use crate::borrower::Mark;
 use crate::demand::{Below, by_tier};
 use crate::event::Event;
 use crate::limit::{Division, Known, Limit, Parts};
-use crate::matching::loans;
+use crate::matching::Loan;
 use crate::message::{Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
-use crate::shares::{GREEDY, TIERS};
+use crate::shares::TIERS;
 use compact_str::CompactString;
 use narrows_snapshot::{FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -30,7 +30,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 /// A loan changes when it is off by more than this part of what a box owns: a 512th.
 const STEP: u64 = 512;
 
-/// How often a fact whose demand stays is told again, if what is sent changed: each second.
+/// How often facts whose demand stays are told again, if what is sent changed: each second, all at
+/// once. Nothing is divided by them; people see them.
 const FACT_NS: u64 = 1_000_000_000;
 
 /// The most limits that are kept of what others say, in all.
@@ -94,6 +95,9 @@ pub struct Agent {
     below: HashMap<CompactString, BTreeSet<CompactString>>,
     /// Facts to tell.
     to_tell: BTreeSet<CompactString>,
+    /// Facts to tell again, with what is sent now, and when that was done last.
+    details: BTreeSet<CompactString>,
+    detailed_ns: u64,
     gone: Vec<CompactString>,
     /// Facts to repeat, for those who missed some.
     to_repeat: VecDeque<CompactString>,
@@ -143,6 +147,8 @@ impl Agent {
             orphans: HashSet::new(),
             below: HashMap::new(),
             to_tell: BTreeSet::new(),
+            details: BTreeSet::new(),
+            detailed_ns: now,
             gone: Vec::new(),
             to_repeat: VecDeque::new(),
             must_repeat: false,
@@ -392,9 +398,8 @@ impl Agent {
         let peers = &mut self.peers;
         let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
-        let division = limit.divide(first_of(name), is_live, |index| {
-            (members[index].weight, members[index].most_bps)
-        });
+        let division =
+            limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
         limit.shares.clear();
         let boxes = division.boxes.iter().copied();
@@ -403,7 +408,7 @@ impl Agent {
         let step = owned_bps / STEP;
         let mut lends: Vec<(usize, u64)> = Vec::new();
         let mut borrows: Vec<(usize, u64)> = Vec::new();
-        for (lender, borrower, bps) in loans(&division.owned_bps, &division.share_bps) {
+        for &Loan { lender, borrower, bps } in &division.loans {
             if place == Some(lender) {
                 lends.push((division.boxes[borrower], bps));
             } else if place == Some(borrower) {
@@ -600,17 +605,14 @@ impl Agent {
             }
         }
         for name in touched {
-            self.appraise(now, &name);
+            self.appraise(&name);
         }
     }
 
-    /// The demand for a limit now, and whether others should know.
-    fn appraise(&mut self, now: u64, name: &CompactString) {
-        let Some((limit, own)) =
-            self.limits.get(name).and_then(|limit| Some((limit, limit.own.as_ref()?)))
-        else {
-            return;
-        };
+    /// What is to be said of a limit that this box has.
+    fn said(&self, name: &CompactString) -> Option<Said> {
+        let limit = self.limits.get(name)?;
+        let own = limit.own.as_ref()?;
         let below = self.below.get(name).into_iter().flatten().filter_map(|class| {
             let class = self.limits.get(class)?;
             let own = class.own.as_ref()?;
@@ -621,32 +623,52 @@ impl Agent {
         });
         let below: Vec<Below> = below.collect();
         let mut demand = by_tier(limit.meter.demand_bps(), &below);
-        if limit.meter.wants_rest() {
-            demand.0[TIERS - 1] = GREEDY;
-        }
-        let said = Said {
+        let rest = &mut demand.0[TIERS - 1];
+        *rest = rest.saturating_add(limit.meter.rest_bps());
+        Some(Said {
             limit_bps: own.limit_bps,
             safe_bps: own.safe_bps,
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
-        };
-        if said.sent_bps > 0 || said.demand.is_greedy() {
+        })
+    }
+
+    /// The demand for a limit now, and whether others should know.
+    fn appraise(&mut self, name: &CompactString) {
+        let (Some(said), Some(limit)) = (self.said(name), self.limits.get(name)) else { return };
+        if said.sent_bps > 0 || limit.meter.is_bound() {
             self.active.insert(name.clone());
         }
         let told = limit.of(self.me).map(|told| told.said);
-        let is_news = told.is_none_or(|told| told.is_other(&said));
-        let is_stale = now.saturating_sub(limit.told_ns) >= FACT_NS;
-        let is_detail = told.is_some_and(|told| is_stale && told.moved(&said));
-        if is_news || is_detail {
-            if let Some(limit) = self.limits.get_mut(name) {
-                limit.say(self.me, Known { said, report: 0 });
-            }
-            self.to_tell.insert(name.clone());
-        }
-        if is_news {
+        if told.is_none_or(|told| told.is_other(&said)) {
+            self.tell(name, said);
             self.to_divide.insert(name.clone());
             self.is_urgent = true;
+        } else if told.is_some_and(|told| told.moved(&said)) {
+            self.details.insert(name.clone());
+        }
+    }
+
+    /// The next report says this of a limit.
+    fn tell(&mut self, name: &CompactString, said: Said) {
+        if let Some(limit) = self.limits.get_mut(name) {
+            limit.say(self.me, Known { said, report: 0 });
+        }
+        self.details.remove(name);
+        self.to_tell.insert(name.clone());
+    }
+
+    /// Tells the facts of which only what is sent changed, if it is time.
+    fn tell_details(&mut self, now: u64) {
+        if now.saturating_sub(self.detailed_ns) < FACT_NS {
+            return;
+        }
+        self.detailed_ns = now;
+        for name in std::mem::take(&mut self.details) {
+            if let Some(said) = self.said(&name) {
+                self.tell(&name, said);
+            }
         }
     }
 
@@ -659,6 +681,7 @@ impl Agent {
             let own = self.limits.iter().filter(|(_, limit)| limit.own.is_some());
             self.to_repeat = own.map(|(name, _)| name.clone()).collect();
         }
+        self.tell_details(now);
         // Two reports for each interval: what changes meanwhile waits for the next one.
         let may_report = now.saturating_sub(self.told_ns) >= self.settings.interval_ns / 2;
         let mut names = BTreeSet::new();
@@ -672,9 +695,8 @@ impl Agent {
         }
         let mut facts = Vec::with_capacity(names.len());
         for name in names {
-            let Some(limit) = self.limits.get_mut(&name) else { continue };
-            let Some(known) = limit.of(self.me).copied() else { continue };
-            limit.told_ns = now;
+            let Some(limit) = self.limits.get(&name) else { continue };
+            let Some(known) = limit.of(self.me) else { continue };
             facts.push(Fact { name, said: known.said });
         }
         let mut out = Vec::new();
@@ -709,11 +731,4 @@ impl Agent {
         }
         self.events.push_back(event);
     }
-}
-
-/// The box that keeps what it owns first, of a limit of this name: another one for each limit, and
-/// the same on all boxes (FNV-1a).
-fn first_of(name: &str) -> usize {
-    let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    name.bytes().fold(0x811c_9dc5, hash) as usize
 }

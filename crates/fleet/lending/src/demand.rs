@@ -22,6 +22,11 @@ const BOUND_128THS: u128 = 127;
 /// moves the shares of all boxes.
 const STEP: u64 = 4;
 
+/// A limit that binds asks for this many times what the box owns or has, before it asks for all: of
+/// a hundred boxes, all but one would lend it nearly all they own, and get it back as soon as it is
+/// measured what it sends.
+const REACH: u64 = 8;
+
 /// The shortest time over which a rate is measured, in nanoseconds: 25 ms. In less, a burst looks
 /// like a rate.
 const SHORTEST_NS: u64 = 25_000_000;
@@ -53,6 +58,8 @@ pub struct Meter {
     demand_bps: u64,
     /// Whether the demand is a quarter more than what was in force when the limit began to bind.
     has_stepped: bool,
+    /// Whether it asked for [`REACH`] times what it had, since it binds.
+    has_reached: bool,
 }
 
 impl Meter {
@@ -117,16 +124,20 @@ impl Meter {
             let headroom_bps = small_bps.max(self.sent_bps / HEADROOM);
             self.demand_bps = self.sent_bps.saturating_add(headroom_bps);
             self.has_stepped = false;
+            self.has_reached = false;
         } else if self.in_force_bps.saturating_add(slack_bps) >= share_bps {
             // A box that wakes has a small part of what it owns, which tells nothing either.
             let was_known = self.demand_bps != GREEDY
                 && self.demand_bps > self.in_force_bps / 2
                 && self.in_force_bps > self.safe_bps / STEP;
-            self.has_stepped = was_known && !self.has_stepped;
+            self.has_stepped = was_known && !self.has_stepped && !self.has_reached;
             self.demand_bps = if self.has_stepped {
                 self.in_force_bps.saturating_add(self.in_force_bps / STEP)
-            } else {
+            } else if self.has_reached {
                 GREEDY
+            } else {
+                self.has_reached = true;
+                self.reach_bps()
             };
         }
     }
@@ -136,9 +147,18 @@ impl Meter {
         self.demand_bps
     }
 
-    /// Whether it would use what nobody else wants, too.
-    pub fn wants_rest(&self) -> bool {
-        self.has_stepped
+    /// How much it would use of what nobody else wants, too.
+    pub fn rest_bps(&self) -> u64 {
+        if self.has_stepped { self.reach_bps() } else { 0 }
+    }
+
+    /// Whether the limit held back what was sent in the last sample.
+    pub fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
+    fn reach_bps(&self) -> u64 {
+        self.in_force_bps.max(self.safe_bps).saturating_mul(REACH)
     }
 }
 
@@ -207,18 +227,21 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_binds_hides_the_demand() {
+    fn a_limit_that_binds_asks_for_eight_times_what_it_has_and_then_for_all() {
         let mut meter = Meter::default();
         meter.sample(0, &limit(0, 0));
         meter.sample(50 * MS, &limit(10_000, 1));
         meter.appraise(0);
-        assert_eq!(meter.demand_bps(), GREEDY);
+        assert_eq!(meter.demand_bps(), 64_000_000);
         meter.sample(100 * MS, &limit(60_000, 0));
         meter.appraise(0);
         assert_eq!(meter.demand_bps(), GREEDY, "nearly all of the limit was sent");
         meter.sample(150 * MS, &limit(61_000, 0));
         meter.appraise(0);
         assert_eq!(meter.demand_bps(), 162_500);
+        meter.sample(200 * MS, &limit(71_000, 1));
+        meter.appraise(0);
+        assert_eq!(meter.demand_bps(), 64_000_000, "it begins anew");
     }
 
     #[test]
@@ -231,7 +254,7 @@ mod tests {
         meter.appraise(20_000_000);
         assert_eq!(meter.demand_bps(), 1_625_000);
         meter.appraise(8_000_000);
-        assert_eq!(meter.demand_bps(), GREEDY);
+        assert_eq!(meter.demand_bps(), 64_000_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One shared limit: what all boxes said of it, and what this box has of it.
 
 use crate::demand::Meter;
+use crate::matching::{Loan, loans};
 use crate::message::Said;
 use crate::shares::{Claim, GREEDY, shares};
 use narrows_snapshot::SharedLimit;
@@ -50,8 +51,6 @@ pub(crate) struct Limit {
     /// What the data plane here says of it, if it has it.
     pub(crate) own: Option<SharedLimit>,
     pub(crate) meter: Meter,
-    /// When its fact was last told to the others.
-    pub(crate) told_ns: u64,
     /// What this agent, or an earlier one, ordered, as far as it is in force.
     pub(crate) in_force: Option<Parts>,
     /// What an earlier agent of this box may have lent, and until when.
@@ -74,8 +73,10 @@ pub(crate) struct Division {
     pub(crate) boxes: Vec<usize>,
     /// What each owns, as far as the limit allows.
     pub(crate) owned_bps: Vec<u64>,
-    /// What each should have.
+    /// What each should have: what it demands, or what nobody else borrows of what it owns.
     pub(crate) share_bps: Vec<u64>,
+    /// The loans that make it so, by the places of the boxes.
+    pub(crate) loans: Vec<Loan>,
     /// The sum of the safe shares of all boxes, live or not.
     pub(crate) safe_sum_bps: u64,
     /// The limit: the smallest that a box has.
@@ -123,10 +124,9 @@ impl Limit {
         Some(self.shares[place].1)
     }
 
-    /// The division among the live boxes: weights and maxima by index. `first` as for [`shares`].
+    /// The division among the live boxes: weights and maxima by index.
     pub(crate) fn divide(
         &self,
-        first: usize,
         is_live: impl Fn(usize) -> bool,
         member: impl Fn(usize) -> (u32, Option<u64>),
     ) -> Division {
@@ -152,8 +152,13 @@ impl Limit {
         };
         let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();
         let capacity_bps = owned_bps.iter().fold(0, |sum: u64, &owned| sum.saturating_add(owned));
-        let share_bps = shares(capacity_bps, &claims, first);
-        Division { boxes, owned_bps, share_bps, safe_sum_bps, limit_bps }
+        let loans = loans(&owned_bps, &shares(capacity_bps, &claims));
+        let mut share_bps = owned_bps.clone();
+        for Loan { lender, borrower, bps } in &loans {
+            share_bps[*lender] -= bps;
+            share_bps[*borrower] += bps;
+        }
+        Division { boxes, owned_bps, share_bps, loans, safe_sum_bps, limit_bps }
     }
 }
 

@@ -1,80 +1,152 @@
 //! Who lends to whom.
 //!
-//! Boxes that should have less than they own have a surplus, the others a deficit. Lay all
-//! surpluses end to end on one line and all deficits on another, in the order of the boxes: where a
-//! surplus and a deficit lie side by side is a loan. There are at most n − 1 loans among n boxes,
-//! and a box that computes the line alone gets the same loans as any other.
+//! Boxes that own more than they need have a surplus, those that need more than they own a deficit.
+//! The boxes stand in a ring, and a deficit is met by the next surpluses after its box. So a box
+//! borrows from few others; a demand that grows or shrinks changes the last of its loans and leaves
+//! the others, and those of other boxes, as they are, unless two boxes want one surplus. What nobody
+//! borrows stays with its owner. A box that computes the ring alone gets the same loans as any
+//! other.
+//!
+//! Cost: O(n + loans) for n boxes, and as much again where a box that lent everything is passed
+//! over: each is passed over once.
 //!
 //! Non-goals: the fewest changes from one matching to the next. A loan that shrinks is given back
 //! by the borrower at once, which costs one message.
 
-/// The loans that bring each box from what it owns to its share: lender, borrower and amount, by
-/// the boxes' indices. Where shares exceed what is owned, the last borrowers go without.
-pub fn loans<'a>(
-    owned_bps: &'a [u64],
-    share_bps: &'a [u64],
-) -> impl Iterator<Item = (usize, usize, u64)> + 'a {
-    let surplus = |index: usize| owned_bps[index].saturating_sub(share_bps[index]);
-    let deficit = |index: usize| share_bps[index].saturating_sub(owned_bps[index]);
-    let (mut lender, mut borrower) = (0, 0);
-    let (mut offered, mut needed) = (0, 0);
-    std::iter::from_fn(move || {
-        while offered == 0 {
-            if lender == owned_bps.len() {
-                return None;
-            }
-            offered = surplus(lender);
-            lender += 1;
+/// A loan, by the boxes' indices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loan {
+    /// Who lends.
+    pub lender: usize,
+    /// Who borrows.
+    pub borrower: usize,
+    /// How much, in bits per second.
+    pub bps: u64,
+}
+
+/// The loans that give each box what it needs, as far as what the boxes own reaches. No two have
+/// the same lender and borrower.
+pub fn loans(owned_bps: &[u64], needed_bps: &[u64]) -> Vec<Loan> {
+    let boxes = owned_bps.len();
+    let mut surplus: Vec<u64> = std::iter::zip(owned_bps, needed_bps)
+        .map(|(owned, needed)| owned.saturating_sub(*needed))
+        .collect();
+    let mut left: u128 = surplus.iter().map(|&surplus| u128::from(surplus)).sum();
+    let mut ring = Ring { next: (0..boxes).collect() };
+    let mut loans = Vec::new();
+    for borrower in 0..boxes {
+        let mut deficit = needed_bps[borrower].saturating_sub(owned_bps[borrower]);
+        let mut lender = borrower;
+        while deficit > 0 && left > 0 {
+            lender = ring.open(lender, &surplus);
+            let bps = surplus[lender].min(deficit);
+            surplus[lender] -= bps;
+            deficit -= bps;
+            left -= u128::from(bps);
+            loans.push(Loan { lender, borrower, bps });
         }
-        while needed == 0 {
-            if borrower == share_bps.len() {
-                return None;
-            }
-            needed = deficit(borrower);
-            borrower += 1;
+    }
+    loans
+}
+
+/// The boxes, each with one that follows it and before which none has a surplus.
+struct Ring {
+    next: Vec<usize>,
+}
+
+impl Ring {
+    /// The first box with a surplus, from `at` on. There is one.
+    fn open(&mut self, at: usize, surplus: &[u64]) -> usize {
+        let mut found = at;
+        while surplus[found] == 0 {
+            self.next[found] = match self.next[found] {
+                same if same == found => (found + 1) % surplus.len(),
+                next => next,
+            };
+            found = self.next[found];
         }
-        let amount = offered.min(needed);
-        offered -= amount;
-        needed -= amount;
-        Some((lender - 1, borrower - 1, amount))
-    })
+        // The way that was found is a step the next time.
+        let mut passed = at;
+        while passed != found {
+            passed = std::mem::replace(&mut self.next[passed], found);
+        }
+        found
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn loan(lender: usize, borrower: usize, bps: u64) -> Loan {
+        Loan { lender, borrower, bps }
+    }
 
     #[test]
-    fn a_surplus_goes_to_the_deficits_in_order() {
-        let loans: Vec<_> = loans(&[500, 100, 0], &[100, 300, 200]).collect();
-        assert_eq!(loans, [(0, 1, 200), (0, 2, 200)]);
+    fn a_deficit_is_met_by_the_boxes_that_follow() {
+        assert_eq!(
+            loans(&[100; 4], &[0, 250, 80, 0]),
+            [loan(2, 1, 20), loan(3, 1, 100), loan(0, 1, 30)]
+        );
+    }
+
+    #[test]
+    fn a_demand_that_grows_leaves_the_loans_of_others() {
+        let before = loans(&[100; 6], &[150, 0, 0, 150, 0, 0]);
+        let after = loans(&[100; 6], &[180, 0, 0, 150, 0, 0]);
+        assert_eq!(before, [loan(1, 0, 50), loan(4, 3, 50)]);
+        assert_eq!(after, [loan(1, 0, 80), loan(4, 3, 50)]);
+    }
+
+    /// The definition, slowly: around the ring for each box.
+    fn slowly(owned: &[u64], needed: &[u64]) -> Vec<Loan> {
+        let boxes = owned.len();
+        let mut lent = vec![0; boxes];
+        let mut loans = Vec::new();
+        for borrower in 0..boxes {
+            let mut deficit = needed[borrower].saturating_sub(owned[borrower]);
+            for step in 1..boxes {
+                let lender = (borrower + step) % boxes;
+                let bps =
+                    (owned[lender].saturating_sub(needed[lender]) - lent[lender]).min(deficit);
+                if bps > 0 {
+                    lent[lender] += bps;
+                    deficit -= bps;
+                    loans.push(loan(lender, borrower, bps));
+                }
+            }
+        }
+        loans
     }
 
     proptest! {
         #[test]
-        fn loans_bring_each_box_to_its_share(
+        fn loans_are_what_walking_around_the_ring_gives(
+            boxes in proptest::collection::vec((0..300_u64, 0..300_u64), 0..20),
+        ) {
+            let (owned, needed): (Vec<_>, Vec<_>) = boxes.into_iter().unzip();
+            prop_assert_eq!(loans(&owned, &needed), slowly(&owned, &needed));
+        }
+
+        #[test]
+        fn each_box_has_what_it_needs_if_all_own_enough(
             boxes in proptest::collection::vec((0..1_000_u64, 0..1_000_u64), 1..20),
         ) {
-            let (owned, mut share): (Vec<_>, Vec<_>) = boxes.into_iter().unzip();
-            // Shares sum to what is owned.
-            let (have, mut over) = (owned.iter().sum::<u64>(), share.iter().sum::<u64>());
-            for share in &mut share {
-                let cut = over.saturating_sub(have).min(*share);
-                *share -= cut;
-                over -= cut;
+            let (mut owned, needed): (Vec<_>, Vec<_>) = boxes.into_iter().unzip();
+            owned[0] += needed.iter().sum::<u64>();
+            let mut has = owned.clone();
+            let mut pairs = BTreeSet::new();
+            for Loan { lender, borrower, bps } in loans(&owned, &needed) {
+                prop_assert!(bps > 0 && lender != borrower);
+                prop_assert!(pairs.insert((lender, borrower)));
+                has[lender] -= bps;
+                has[borrower] += bps;
             }
-            share[0] += have - over;
-            let mut result = owned.clone();
-            let mut count = 0;
-            for (lender, borrower, amount) in loans(&owned, &share) {
-                prop_assert!(amount > 0 && lender != borrower);
-                result[lender] -= amount;
-                result[borrower] += amount;
-                count += 1;
+            for (has, needed) in has.iter().zip(&needed) {
+                prop_assert!(has >= needed);
             }
-            prop_assert_eq!(&result, &share);
-            prop_assert!(count < owned.len());
         }
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! Demand has tiers: what is assured to classes comes first, then what borrows, by priority. Each
 //! tier is filled before the next gets anything; within a tier, boxes are filled at the same level
-//! per weight until each has its demand. What nobody demands stays with the boxes that own it, as
-//! far as it goes: one box after another gets what it owns, from a box on that each limit has
-//! another one of. So few boxes lend, and the others have what they own when a flow begins.
+//! per weight until each has its demand. What nobody demands is nobody's share: it stays with its
+//! owner, unless somebody borrows it ([`matching`](crate::matching)).
 //!
 //! All is integer arithmetic over boxes in one order, so that boxes with the same facts compute the
 //! same shares to the last bit.
@@ -58,9 +57,8 @@ pub struct Claim {
 }
 
 /// The shares of `capacity_bps` for the boxes with these claims, in bits per second. They sum to
-/// the capacity if that is what they own, unless a box may not have what it owns. `first` is the
-/// box that keeps what it owns first, modulo their number.
-pub fn shares(capacity_bps: u64, claims: &[Claim], first: usize) -> Vec<u64> {
+/// the capacity if the demands do.
+pub fn shares(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
     let mut given = vec![0; claims.len()];
     let mut goal: Vec<u64> =
         claims.iter().map(|claim| claim.floor_bps.min(claim.most_bps)).collect();
@@ -75,13 +73,6 @@ pub fn shares(capacity_bps: u64, claims: &[Claim], first: usize) -> Vec<u64> {
             goal[index] = goal[index].max(demanded[index].min(claim.most_bps));
         }
         left = fill(left, claims, &mut given, &goal);
-    }
-    for number in 0..claims.len() {
-        let index = (first % claims.len() + number) % claims.len();
-        let owned_bps = claims[index].owned_bps.min(claims[index].most_bps);
-        let more = owned_bps.saturating_sub(given[index]).min(left);
-        given[index] += more;
-        left -= more;
     }
     given
 }
@@ -129,40 +120,37 @@ mod tests {
 
     #[test]
     fn a_small_demand_is_met_and_the_rest_is_equal() {
-        assert_eq!(shares(900, &[claim(100), claim(GREEDY), claim(GREEDY)], 0), [100, 400, 400]);
+        assert_eq!(shares(900, &[claim(100), claim(GREEDY), claim(GREEDY)]), [100, 400, 400]);
     }
 
     #[test]
-    fn what_nobody_demands_stays_with_its_owner_and_few_lend() {
-        let owner = |demand_bps| Claim { owned_bps: 100, ..claim(demand_bps) };
-        let claims = [owner(0), owner(150), owner(20), owner(30)];
-        assert_eq!(shares(400, &claims, 0), [100, 150, 100, 50]);
-        assert_eq!(shares(400, &claims, 2), [50, 150, 100, 100]);
+    fn what_nobody_demands_is_nobodys_share() {
+        assert_eq!(shares(400, &[claim(0), claim(150), claim(20), claim(30)]), [0, 150, 20, 30]);
     }
 
     #[test]
     fn what_is_assured_comes_before_what_borrows() {
         let assured = Claim { demand: Demand::of(0, 600), ..claim(0) };
-        assert_eq!(shares(900, &[assured, claim(GREEDY)], 0), [600, 300]);
+        assert_eq!(shares(900, &[assured, claim(GREEDY)]), [600, 300]);
     }
 
     #[test]
     fn a_better_priority_is_filled_first() {
         let worse = Claim { demand: Demand::of(2, GREEDY), ..claim(0) };
-        assert_eq!(shares(900, &[worse, claim(500)], 0), [400, 500]);
+        assert_eq!(shares(900, &[worse, claim(500)]), [400, 500]);
     }
 
     #[test]
     fn a_box_never_has_more_than_its_most() {
         let little = Claim { most_bps: 50, ..claim(GREEDY) };
-        assert_eq!(shares(900, &[little, claim(GREEDY)], 0), [50, 850]);
-        assert_eq!(shares(900, &[little], 0), [50]);
+        assert_eq!(shares(900, &[little, claim(GREEDY)]), [50, 850]);
+        assert_eq!(shares(900, &[little]), [50]);
     }
 
     #[test]
     fn an_idle_box_keeps_its_floor() {
         let idle = Claim { floor_bps: 8, ..claim(0) };
-        assert_eq!(shares(1_000, &[idle, claim(GREEDY)], 0), [8, 992]);
+        assert_eq!(shares(1_000, &[idle, claim(GREEDY)]), [8, 992]);
     }
 
     /// The definition, slowly: each step gives one bit per second to the box with the least per
@@ -216,7 +204,7 @@ mod tests {
     proptest! {
         #[test]
         fn shares_are_what_filling_slowly_gives(capacity in 0..1_000_u64, claims in claims()) {
-            let shares = shares(capacity, &claims, 0);
+            let shares = shares(capacity, &claims);
             let slowly = slowly(capacity, &claims);
             // Each fill rounds once for each box.
             for (a, b) in shares.iter().zip(&slowly) {
@@ -230,7 +218,7 @@ mod tests {
             capacity in any::<u64>(),
             claims in claims(),
         ) {
-            let shares = shares(capacity, &claims, 0);
+            let shares = shares(capacity, &claims);
             let sum: u128 = shares.iter().map(|&share| u128::from(share)).sum();
             prop_assert!(sum <= u128::from(capacity));
             for (share, claim) in shares.iter().zip(&claims) {

@@ -7,9 +7,10 @@ use narrows_lending::{Agent, Member};
 use narrows_snapshot::{FleetFacts, FleetOrder};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use rustix::time::{ClockId, clock_gettime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A box, by its number.
 pub type BoxId = usize;
@@ -117,7 +118,7 @@ pub struct Outcome {
     pub message_bytes: u64,
     /// Orders that changed something.
     pub orders: u64,
-    /// How long agents took, in real time.
+    /// How long agents took, in this thread's time of a processor.
     pub agent_time: Duration,
 }
 
@@ -377,9 +378,9 @@ impl World {
             What::Message { from, bytes } => {
                 let Some(agent) = &mut self.boxes[id].agent else { return };
                 // What is wrong with a message is among the agent's events.
-                let began = Instant::now();
+                let began = cpu_time();
                 let _ = agent.on_message(clock, &name(from), &bytes);
-                self.outcome.agent_time += began.elapsed();
+                self.outcome.agent_time += cpu_time().saturating_sub(began);
                 self.plan_turn(id);
             }
             What::Restart => {
@@ -444,9 +445,9 @@ impl World {
         if agent.next_turn() > clock {
             return;
         }
-        let began = Instant::now();
+        let began = cpu_time();
         let order = agent.order(clock);
-        self.outcome.agent_time += began.elapsed();
+        self.outcome.agent_time += cpu_time().saturating_sub(began);
         this.is_ordering = true;
         let life = this.life;
         self.outcome.orders += u64::from(!order.shares.is_empty());
@@ -473,9 +474,9 @@ impl World {
         let this = &mut self.boxes[id];
         let Some(agent) = &mut this.agent else { return };
         this.is_ordering = false;
-        let began = Instant::now();
+        let began = cpu_time();
         let published = agent.answered(clock, &facts);
-        self.outcome.agent_time += began.elapsed();
+        self.outcome.agent_time += cpu_time().saturating_sub(began);
         for outgoing in published {
             let to = |other: BoxId| outgoing.to.as_ref().is_none_or(|to| *to == name(other));
             for other in (0..self.boxes.len()).filter(|&other| other != id && to(other)) {
@@ -492,4 +493,9 @@ impl World {
         }
         self.plan_turn(id);
     }
+}
+
+/// What this thread has had of a processor. A clock on the wall would count other processes, too.
+fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
