@@ -77,10 +77,9 @@ impl Command {
             What::Leaf { minor, to: Leaf::None, .. } => {
                 format!("qdisc del dev {dev} parent 1:{minor:x}")
             }
-            What::Leaf { minor, from, to } => {
-                let verb = if from == Leaf::None { "add" } else { "replace" };
+            What::Leaf { minor, to, .. } => {
                 let words = to.words();
-                format!("qdisc {verb} dev {dev} parent 1:{minor:x} handle {minor:x}: {words}")
+                format!("qdisc add dev {dev} parent 1:{minor:x} handle {minor:x}: {words}")
             }
             What::Filter { from, to: Some(to) } => {
                 let verb = if from.is_some() { "replace" } else { "add" };
@@ -143,12 +142,14 @@ impl Steps<'_> {
         let key = |filter: &FilterForm| (filter.pref, filter.handle);
         let filters = pairs(&from.filters, &to.filters, key, |filter| is_anew(filter.minor));
 
-        // A class that is made anew has no filter meanwhile.
+        // A class that goes, for ever or to be made anew, has no filter meanwhile.
+        let goes = |minor: u32| is_anew(minor) || find(&to.classes, minor).is_none();
+        let is_dropped = |from: &FilterForm, to: Option<&FilterForm>| {
+            goes(from.minor) || to.is_none_or(|to| is_anew(to.minor))
+        };
         for (from, to) in &filters {
-            let Some(from) = from else { continue };
-            if to.is_none_or(|to| is_anew(to.minor)) || is_anew(from.minor) {
-                self.push(What::Filter { from: Some(**from), to: None });
-            }
+            let Some(from) = from.filter(|from| is_dropped(from, *to)) else { continue };
+            self.push(What::Filter { from: Some(*from), to: None });
         }
         let mut gone: Vec<&ClassForm> = classes
             .iter()
@@ -178,13 +179,21 @@ impl Steps<'_> {
             if from.is_none_or(|from| ClassForm { leaf: to.leaf, ..*from } != *to) {
                 self.push(What::Class { from: from.copied(), to: Some(*to) });
             }
-            if before != to.leaf {
-                self.push(What::Leaf { minor: to.minor, from: before, to: to.leaf });
+            if before == to.leaf {
+                continue;
+            }
+            // A qdisc of another kind cannot have the same handle while the former one has it.
+            let minor = to.minor;
+            if before != Leaf::None {
+                self.push(What::Leaf { minor, from: before, to: Leaf::None });
+            }
+            if to.leaf != Leaf::None {
+                self.push(What::Leaf { minor, from: Leaf::None, to: to.leaf });
             }
         }
         for (from, to) in &filters {
             let Some(to) = to else { continue };
-            let from = from.filter(|from| !is_anew(from.minor) && !is_anew(to.minor));
+            let from = from.filter(|from| !is_dropped(from, Some(to)));
             if from != Some(*to) {
                 self.push(What::Filter { from: from.copied(), to: Some(**to) });
             }

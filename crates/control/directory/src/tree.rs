@@ -61,12 +61,7 @@ impl Tree {
         uplink: Option<Rate>,
         draft: &mut Draft,
     ) -> Self {
-        let whole = uplink.unwrap_or_else(|| {
-            let tops = sites.iter().filter(|at| at.parent.is_none());
-            let given = tops.filter_map(|at| at.site.capacity[direction]);
-            let loose = subscribers.iter().filter(|at| at.site.is_none());
-            sum(given.chain(loose.map(|at| at.subscriber.plan.ceiling[direction])))
-        });
+        let whole = uplink.unwrap_or_else(|| most_at_once(sites, subscribers, direction));
         let whole = whole.max(RATE_MIN);
         let mut places: Vec<Place> = Vec::with_capacity(sites.len() + subscribers.len());
         for SiteAt { site, parent, place } in sites {
@@ -111,6 +106,23 @@ impl Tree {
         let rest = hundredth.clamp(RATE_MIN, whole);
         Self { dev: dev.to_owned(), whole, rest, places }
     }
+}
+
+/// What all sites and subscribers at the top can have. A site without a capacity has what is below
+/// it.
+fn most_at_once(sites: &[SiteAt<'_>], subscribers: &[SubscriberAt<'_>], direction: usize) -> Rate {
+    let mut whole = Rate::default();
+    let mut below = vec![Rate::default(); sites.len()];
+    for at in subscribers {
+        let into = at.site.map_or(&mut whole, |site| &mut below[site]);
+        *into = sum([*into, at.subscriber.plan.ceiling[direction]]);
+    }
+    for (index, at) in sites.iter().enumerate().rev() {
+        let own = at.site.capacity[direction].unwrap_or(below[index]);
+        let into = at.parent.map_or(&mut whole, |parent| &mut below[parent]);
+        *into = sum([*into, own]);
+    }
+    whole
 }
 
 fn sum(rates: impl IntoIterator<Item = Rate>) -> Rate {
