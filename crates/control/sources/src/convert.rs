@@ -19,7 +19,7 @@ const SUBSCRIBERS_MAX: usize = 1_000_000;
 /// The longest identity, name or label in bytes.
 const TEXT_MAX: usize = 250;
 /// The most addresses of a subscriber.
-const ADDRESSES_MAX: usize = 1_000;
+const ADDRESSES_MAX: usize = 256;
 
 /// What a source says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -6,6 +6,7 @@
 use crate::fault::quoted;
 use crate::{Faults, List, SourceError};
 use ::csv::{ByteRecord, ReaderBuilder};
+use narrows_directory::count;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -67,7 +68,7 @@ pub fn read(
             let what = format!(
                 "it has {} and the first line names {}: the row is left out; a field with the \
                  delimiter in it needs quotes",
-                plural(fields.len(), "field"),
+                count(fields.len(), "field"),
                 columns.len()
             );
             faults.add(format!("{title}, line {line}"), what);
@@ -82,10 +83,6 @@ pub fn read(
         return Err(bad(1, "it is empty: its first line names the columns"));
     }
     List::of_lines(title, records, lines)
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -4,9 +4,13 @@ mod server;
 
 use narrows_sources::http::{Pace, load};
 use narrows_sources::{Lists, Mapping, SourceError};
+use rustls::pki_types::PrivateKeyDer;
 use server::{Asked, Said, Server, json, status};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -261,4 +265,58 @@ fn a_list_that_goes_round_or_elsewhere_is_an_error() {
     });
     assert!(ask(&moved, "", "").unwrap_err().contains("points to http://192.0.2.1/"));
     assert_eq!(moved.asked().len(), 1);
+}
+
+/// A server with a certificate of its own, for one request after another. Its certificate comes
+/// back in PEM.
+fn start_tls() -> (SocketAddr, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut tls = rustls::StreamOwned::new(connection, stream.unwrap());
+            let mut asked = [0; 4_096];
+            // A client that does not trust the certificate goes away.
+            if tls.read(&mut asked).is_ok_and(|length| length > 0) {
+                tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n[{\"id\":1}]")
+                    .unwrap();
+                tls.conn.send_close_notify();
+                tls.flush().unwrap();
+            }
+        }
+    });
+    (address, made.cert.pem())
+}
+
+#[test]
+fn only_a_certificate_that_is_trusted_gets_the_token() {
+    let (address, pem) = start_tls();
+    let (token, file) = (TokenFile::new("secret\n", 0o600), TokenFile::new(&pem, 0o644));
+    let with = |more: &str| {
+        load_text(&format!(
+            "[http]\nbase = \"https://localhost:{}/\"\nretries = 0\n{}\n{more}\n[lists.people]\n\
+             path = \"x\"\n{SUBSCRIBERS}",
+            address.port(),
+            token.line()
+        ))
+    };
+    let trusted = with(&format!("ca_file = {:?}", file.0.to_str().unwrap()));
+    assert_eq!(count(&trusted.unwrap()), 1);
+    let (_, other) = start_tls();
+    let other = TokenFile::new(&other, 0o644);
+    let why = with(&format!("ca_file = {:?}", other.0.to_str().unwrap())).unwrap_err();
+    assert!(why.contains("certificate"), "{why}");
+    let empty = TokenFile::new("no certificate\n", 0o644);
+    let why = with(&format!("ca_file = {:?}", empty.0.to_str().unwrap())).unwrap_err();
+    assert!(why.contains("no certificate is trusted"), "{why}");
 }

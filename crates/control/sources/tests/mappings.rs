@@ -206,34 +206,11 @@ fn sites_above_themselves_are_untied() {
     assert_eq!(circles, 2);
 }
 
-fn site_depth(converted: &Converted, id: &str) -> usize {
-    let sites = &converted.directory.sites;
-    let (mut depth, mut at) = (0, sites[id].parent.as_deref());
-    while let Some(parent) = at {
-        depth += 1;
-        assert!(depth <= sites.len(), "{id} is in a circle");
-        at = sites[parent].parent.as_deref();
-    }
-    depth
-}
-
 /// All that is promised of whatever comes out.
 fn is_sound(converted: &Converted) {
-    for id in converted.directory.sites.keys() {
-        site_depth(converted, id);
-    }
-    let mut addresses = std::collections::HashSet::new();
+    assert_eq!(converted.directory.check(), [""; 0]);
     for (id, subscriber) in &converted.directory.subscribers {
-        assert!(!id.is_empty() && !id.chars().any(char::is_control));
-        assert!(!subscriber.name.chars().any(char::is_control));
-        if let Some(site) = &subscriber.site {
-            assert!(converted.directory.sites.contains_key(site));
-        }
-        for direction in 0..2 {
-            assert!(subscriber.plan.ceiling[direction] >= subscriber.plan.assured[direction]);
-            assert!(!subscriber.plan.ceiling[direction].is_zero());
-        }
-        assert!(subscriber.addresses.iter().all(|address| addresses.insert(*address)));
+        assert!(!id.chars().chain(subscriber.name.chars()).any(char::is_control));
     }
 }
 

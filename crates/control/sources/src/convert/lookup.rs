@@ -6,6 +6,7 @@ use crate::{Lists, SourceError};
 use narrows_directory::Prefix;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The records of a list by a key of theirs, for each list and key that a field looks up.
 pub(super) struct Lookups<'a> {
@@ -18,17 +19,17 @@ impl<'a> Lookups<'a> {
         let fields = mapping.fields();
         for source in fields.iter().flat_map(|(_, field)| &field.0) {
             let Origin::Lookup { list, key, .. } = &source.origin else { continue };
-            let entry = (list.as_str(), key.as_str());
-            if !indices.contains_key(&entry) {
-                let condition = mapping.lists.get(list).and_then(|list| list.condition.as_ref());
-                let mut index: HashMap<String, Vec<&Value>> = HashMap::new();
-                for (_, record) in lists.get(list)?.select(&[condition]) {
-                    for value in texts(record, key) {
-                        index.entry(value).or_default().push(record);
-                    }
+            let Entry::Vacant(entry) = indices.entry((list.as_str(), key.as_str())) else {
+                continue;
+            };
+            let condition = mapping.lists.get(list).and_then(|list| list.condition.as_ref());
+            let mut index: HashMap<String, Vec<&Value>> = HashMap::new();
+            for (_, record) in lists.get(list)?.select(&[condition]) {
+                for value in texts(record, key) {
+                    index.entry(value).or_default().push(record);
                 }
-                indices.insert(entry, index);
             }
+            entry.insert(index);
         }
         Ok(Self { indices })
     }

@@ -48,12 +48,8 @@ pub(super) fn address(text: &str, is_host: bool) -> Result<Prefix, String> {
         return Err(no());
     }
     let bits = bits.filter(|_| !is_host).unwrap_or(width);
-    let number = match ip {
-        IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
-        IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let behind = number.checked_shl(bits.into()).unwrap_or(0);
-    if behind != 0 {
+    let prefix = Prefix::new(ip, bits).ok_or_else(no)?;
+    if prefix.ip != ip {
         return Err(format!(
             "{} has bits behind its prefix: host = true takes it as the address of a host",
             quoted(text)
@@ -62,10 +58,10 @@ pub(super) fn address(text: &str, is_host: bool) -> Result<Prefix, String> {
     if bits == 0 {
         return Err(format!("{} is everything, and belongs to nobody", quoted(text)));
     }
-    if ip.is_unspecified() && bits == width {
+    if ip.is_unspecified() && prefix.is_whole() {
         return Err(no());
     }
-    Ok(Prefix { ip, bits })
+    Ok(prefix)
 }
 
 #[cfg(test)]
