@@ -16,7 +16,14 @@ pub const FILE: &str = include_str!("netbox.toml");
 /// # Errors
 /// If `url` is no address of a server.
 pub fn mapping(url: &str) -> Result<Mapping, SourceError> {
-    let mut mapping = Mapping::parse(FILE)?;
+    ask_at(Mapping::parse(FILE)?, url)
+}
+
+/// A changed copy of the mapping, for the NetBox at `url`.
+///
+/// # Errors
+/// If `url` is no address of a server, or the mapping has no `[http]`.
+pub fn ask_at(mut mapping: Mapping, url: &str) -> Result<Mapping, SourceError> {
     mapping.ask_at(&format!("{}/api/", url.trim_end_matches('/')))?;
     Ok(mapping)
 }

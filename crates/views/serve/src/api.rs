@@ -193,7 +193,7 @@ impl Api {
             let said = format!("there is no directory yet: narrows-sync makes {path}");
             return Answer::error(StatusCode::NOT_FOUND, &said);
         };
-        work::work(store, &self.options.apply.0, asked, body)
+        work::work(store, self.options.apply.0.as_ref(), asked, body)
     }
 }
 

@@ -35,7 +35,7 @@ impl Served {
             std::fs::set_permissions(&file, private).unwrap();
             Tokens::read(&file).unwrap()
         });
-        let (refuses, applied) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (refuses, applied) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (refusing, applying) = (Arc::clone(&refuses), Arc::clone(&applied));
         let apply = Apply::new(move |_| {
             if refusing.load(Ordering::SeqCst) {

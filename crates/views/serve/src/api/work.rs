@@ -143,10 +143,10 @@ fn finish(store: &mut Store, apply: &Apply, changes: &Changes) -> Result<Done, A
         let undone =
             Edit { sites: former(&changes.sites), subscribers: former(&changes.subscribers) };
         let said = match store.change(SOURCE, undone) {
-            Ok(_) => format!("the instance refuses, and nothing is changed: {why}"),
+            Ok(_) => format!("the directory is as it was: {why}"),
             Err(error) => format!(
-                "the instance refuses ({why}), and the store cannot be set back ({error}): it \
-                 is ahead of the instance until the next change"
+                "{why}; and the store cannot be set back ({error}): it is ahead of the instance \
+                 until narrows-sync apply"
             ),
         };
         return Err(Answer::error(StatusCode::BAD_GATEWAY, &said));
