@@ -1,10 +1,13 @@
 //! `narrows serve`.
 
 use clap::Args;
-use narrows_serve::{Credentials, Options};
+use narrows_serve::{ApiOptions, Apply, Credentials, Options, Tokens};
+use narrows_store::Store;
+use narrows_sync::{Applied, Applier, Settings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Serve a running instance over HTTP: metrics for Prometheus and a page for a browser.
@@ -12,13 +15,17 @@ use std::time::Duration;
 /// / is a page that works offline, with an hour of history; /api/snapshot and /api/history are its
 /// data. /metrics has node_exporter's node_qdisc_* for root qdiscs, and narrows_* for the rest.
 ///
-/// It only reads. It needs no privileges, but an instance answers only its own user and root: run
+/// /api/v1 has the directory of sites and subscribers that narrows-sync keeps; its description is
+/// /api/v1/openapi.json.
+///
+/// It only reads, unless --write-tokens names those who may change the directory. It needs no privileges, but an instance answers only its own user and root: run
 /// it as that user (`sudo -u narrows narrows serve` beside narrows@.service), in the same network
 /// namespace.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows serve
-  narrows serve --listen 192.0.2.1:9466 --credentials /etc/narrows/serve.credentials")]
+  narrows serve --listen 192.0.2.1:9466 --credentials /etc/narrows/serve.credentials
+  narrows serve --write-tokens /etc/narrows/api.tokens")]
 pub struct Serve {
     /// Where to listen. An address that is not loopback needs --credentials.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9466")]
@@ -46,6 +53,16 @@ pub struct Serve {
     /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
+
+    /// The file with the directory of subscribers, as narrows-sync keeps it.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/narrows/directory.sqlite")]
+    directory: PathBuf,
+
+    /// Let the API change the directory and the instance. FILE has a line for each who may: read or
+    /// write, and a token of at least 32 characters (openssl rand -hex 32). Others must not be able
+    /// to read it.
+    #[arg(long, value_name = "FILE")]
+    write_tokens: Option<PathBuf>,
 }
 
 impl Serve {
@@ -58,8 +75,48 @@ impl Serve {
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max as usize,
             names: super::show::names(self.names.as_deref())?,
+            api: Some(ApiOptions {
+                store: self.directory,
+                tokens: self.write_tokens.as_deref().map(Tokens::read).transpose()?,
+                apply: apply(),
+            }),
         };
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Applies the directory as narrows-sync did the last time.
+fn apply() -> Apply {
+    let applier: Mutex<Option<Applier>> = Mutex::default();
+    Apply::new(move |store| {
+        // What a panic leaves is only what was compiled last.
+        let mut applier = applier.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = settings(store)?;
+        if applier.as_ref().is_none_or(|applier| *applier.settings() != settings) {
+            *applier = Some(Applier::new(settings));
+        }
+        let Some(applier) = applier.as_mut() else { return Ok(()) };
+        let Applied { commands, files, warnings, .. } =
+            applier.apply(store).map_err(|error| error.to_string())?;
+        if commands.is_none() && files.is_empty() {
+            let port = &applier.settings().ports.subscribers;
+            return Err(format!(
+                "no instance has the port {port}, and no policy file is kept: start the instance"
+            ));
+        }
+        for line in warnings.lines() {
+            log::warn!("{line}");
+        }
+        Ok(())
+    })
+}
+
+fn settings(store: &Store) -> Result<Settings, String> {
+    let last = Settings::last(store).map_err(|error| error.to_string())?;
+    last.ok_or_else(|| {
+        "nobody has said which ports the directory is for: run narrows-sync apply --ports \
+         INTERNET,SUBSCRIBERS once"
+            .to_owned()
+    })
 }

@@ -2,6 +2,10 @@
 
 pub mod apply;
 pub mod common;
+pub mod csv;
+pub mod http;
+pub mod json;
 pub mod libreqos;
 pub mod manual;
+pub mod netbox;
 pub mod show;

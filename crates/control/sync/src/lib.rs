@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`source`] | what a source gives |
 //! | [`libreqos`] | the files of LibreQoS |
+//! | `mapped` | tables, documents and APIs with a mapping file |
 //! | [`applier`] | from the store to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
@@ -21,6 +22,8 @@
 
 pub mod applier;
 pub mod libreqos;
+#[cfg(feature = "mapped")]
+pub mod mapped;
 mod running;
 pub mod source;
 

@@ -24,6 +24,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Libreqos(commands::libreqos::Libreqos),
+    Csv(commands::csv::Csv),
+    Json(commands::json::Json),
+    Http(commands::http::Http),
+    Netbox(commands::netbox::Netbox),
     Apply(commands::apply::Apply),
     Show(commands::show::Show),
     #[command(hide = true)]
@@ -42,6 +46,10 @@ fn main() -> ExitCode {
         .init();
     let result = match Cli::parse().command {
         Command::Libreqos(it) => it.execute(),
+        Command::Csv(it) => it.execute(),
+        Command::Json(it) => it.execute(),
+        Command::Http(it) => it.execute(),
+        Command::Netbox(it) => it.execute(),
         Command::Apply(it) => it.execute(),
         Command::Show(it) => it.execute(),
         Command::Manual(it) => {

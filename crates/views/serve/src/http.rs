@@ -6,9 +6,9 @@ use crate::download::{Download, Downloads};
 use crate::host;
 use crate::page;
 use crate::sampler::{self, Known, Sampler};
-use crate::{Options, ServeError, metrics};
+use crate::{Options, ServeError, api, metrics};
 use http_body_util::{Either, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -67,7 +67,8 @@ pub(crate) fn serve_from(
         let sampler = Sampler::start(ask, options.interval, options.names.clone());
         ready(address);
         let (attempts, downloads) = (Mutex::default(), Downloads::default());
-        let server = Arc::new(Server { options, sampler, attempts, downloads });
+        let api = options.api.clone().map(api::Api::new).transpose()?;
+        let server = Arc::new(Server { options, sampler, attempts, downloads, api });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         loop {
             let (stream, from) = match listener.accept().await {
@@ -84,8 +85,8 @@ pub(crate) fn serve_from(
             let connection = connections.open(from.ip(), Instant::now());
             tokio::spawn(async move {
                 let service = service_fn(|request: Request<_>| {
-                    let answer = server.answer(&request, &connection);
-                    async { Ok::<_, Infallible>(answer) }
+                    let answer = server.answer_or_api(request, &connection);
+                    async { Ok::<_, Infallible>(answer.await) }
                 });
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(ASKING).max_buf_size(16 << 10);
@@ -110,21 +111,31 @@ struct Server {
     sampler: Sampler,
     attempts: Mutex<Attempts>,
     downloads: Downloads,
+    api: Option<Arc<api::Api>>,
 }
 
 impl Server {
+    /// The answer to `request`: of the API, if its path is one of the API's.
+    async fn answer_or_api(&self, request: Request<Incoming>, connection: &Connection) -> Answer {
+        let api = self.api.as_ref().filter(|_| request.uri().path().starts_with(api::PREFIX));
+        let Some(api) = api else { return self.answer(&request, connection) };
+        // A token of the API is as good as credentials.
+        let refusal = if api.scope(request.headers()).is_some() {
+            connection.asked(true, Instant::now());
+            None
+        } else {
+            self.refuse_foreign(&request).or_else(|| self.refuse(&request, connection))
+        };
+        match refusal {
+            Some(refusal) => refusal,
+            None => Arc::clone(api).answer(request).await.map(Either::Left),
+        }
+    }
+
     /// The answer to `request`, which came over `connection`.
     fn answer<B>(&self, request: &Request<B>, connection: &Connection) -> Answer {
-        // A client with credentials is no foreign page, and may use a name of its own.
-        let target = request.uri().host().map(str::as_bytes);
-        let asked =
-            target.or_else(|| request.headers().get(header::HOST).map(HeaderValue::as_bytes));
-        if self.options.credentials.is_none() && !host::is_ours(asked) {
-            return plain(
-                StatusCode::MISDIRECTED_REQUEST,
-                "ask under 127.0.0.1 or localhost: other names are refused, so that no page \
-                 elsewhere can read this\n",
-            );
+        if let Some(refusal) = self.refuse_foreign(request) {
+            return refusal;
         }
         if let Some(refusal) = self.refuse(request, connection) {
             return refusal;
@@ -158,6 +169,22 @@ impl Server {
 }
 
 impl Server {
+    /// The answer to a request under a name that is not ours. A client with credentials is no
+    /// foreign page, and may use a name of its own.
+    fn refuse_foreign<B>(&self, request: &Request<B>) -> Option<Answer> {
+        let target = request.uri().host().map(str::as_bytes);
+        let asked =
+            target.or_else(|| request.headers().get(header::HOST).map(HeaderValue::as_bytes));
+        let is_foreign = self.options.credentials.is_none() && !host::is_ours(asked);
+        is_foreign.then(|| {
+            plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "ask under 127.0.0.1 or localhost: other names are refused, so that no page \
+                 elsewhere can read this\n",
+            )
+        })
+    }
+
     /// The latest snapshot, and the error if the instance no longer answers.
     fn snapshot(&self, known: &Known) -> Answer {
         #[derive(Serialize)]
@@ -267,6 +294,7 @@ mod tests {
             interval: Duration::from_secs(3600),
             classes_max: 10,
             names: narrows_control::NamesFile::open(None).unwrap(),
+            api: None,
         };
         Server {
             sampler: Sampler::start(
@@ -277,6 +305,7 @@ mod tests {
             options,
             attempts: Mutex::default(),
             downloads: Downloads::default(),
+            api: None,
         }
     }
 

@@ -4,14 +4,15 @@
 //! latest snapshot and an hour of rates in memory. All answers come from these, so the load on the
 //! instance does not depend on the number of clients or requests.
 //!
-//! *Principles.* Read-only: no request changes anything. Loopback only, unless there are
-//! credentials. Memory is bounded: points, series, connections and metrics have limits, and the
+//! *Principles.* Read-only: no request changes anything, except those of the API to write with a
+//! token that may. Loopback only, unless there are credentials. Memory is bounded: points, series, connections and metrics have limits, and the
 //! answers say what a limit leaves out. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
 //! *Non-goals.* Encryption (use a reverse proxy), storage beyond an hour (use Prometheus), metrics
 //! of hosts and flows, whose number is unbounded.
 
+mod api;
 mod attempts;
 mod connections;
 mod credentials;
@@ -25,6 +26,7 @@ mod sampler;
 #[cfg(test)]
 mod tests;
 
+pub use api::{ApiOptions, Apply, Scope, Tokens};
 pub use credentials::Credentials;
 pub use history::{History, Key};
 pub use metrics::{Sample, exposition};
@@ -49,6 +51,8 @@ pub struct Options {
     pub classes_max: usize,
     /// The names of classes.
     pub names: NamesFile,
+    /// The directory, to read and to write; none: its paths are not there.
+    pub api: Option<ApiOptions>,
 }
 
 /// Why `narrows serve` cannot start.
@@ -74,6 +78,12 @@ pub enum ServeError {
     /// Other users can read the credentials file.
     #[error("everybody can read the credentials in {0}: chmod 600 {0}")]
     Readable(PathBuf),
+    /// The tokens of the API cannot be used.
+    #[error("the tokens in {0}: {1}")]
+    Tokens(PathBuf, String),
+    /// The store of the API cannot be used.
+    #[error("{0}")]
+    Store(String),
     /// The runtime cannot start.
     #[error("cannot start: {0}")]
     Start(std::io::Error),

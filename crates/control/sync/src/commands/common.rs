@@ -157,6 +157,14 @@ fn absolute(path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
 }
 
 impl SyncArgs {
+    /// Whether a file can be read as often as asked: standard input ends after the first time.
+    pub fn check_repeat(&self, file: Option<&Path>) -> anyhow::Result<()> {
+        if self.every.is_some() && file == Some(Path::new("-")) {
+            bail!("standard input can be read only once: name a file, or leave out --every");
+        }
+        Ok(())
+    }
+
     /// Reads `source`, keeps what it says, and applies it; as often as asked.
     pub fn run(&self, source: &mut dyn Source) -> anyhow::Result<ExitCode> {
         let name = self.source.clone().unwrap_or_else(|| source.name().to_owned());
