@@ -20,7 +20,8 @@ mod number;
 pub mod sqm;
 pub mod tc;
 
-pub use draft::{Imported, Note};
+pub use draft::Imported;
+pub use narrows_directory::{Note, Ports};
 
 /// Why an import fails.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -45,13 +46,4 @@ impl ImportError {
     fn format(file: &'static str, why: impl Into<String>) -> Self {
         Self::Format { file, why: why.into() }
     }
-}
-
-/// The two ports of the policy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ports {
-    /// The one towards the Internet: uploads leave there.
-    pub internet: String,
-    /// The one towards subscribers: downloads leave there.
-    pub subscribers: String,
 }

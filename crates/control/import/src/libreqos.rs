@@ -7,7 +7,7 @@
 //! other uploads by source address.
 //!
 //! A class has the same number, and so the same name, at both ports. The number follows the
-//! identity of the circuit or node ([`numbers`]), so that a running class keeps its queue and its
+//! identity of the circuit or node ([`Numbers`]), so that a running class keeps its queue and its
 //! counters whatever other rows come and go.
 //!
 //! Formats: LibreQoS's documentation, "Configure LibreQoS", of versions 1.4 to 2.0. Columns are
@@ -15,18 +15,17 @@
 
 mod devices;
 mod network;
-mod numbers;
 mod rows;
-mod tree;
 
-use crate::draft::{Draft, count};
-use crate::number::rate;
+use crate::number::of_kbit;
 use crate::{ImportError, Imported, Ports};
-use devices::{Address, Circuit, Sqm};
+use devices::Circuit;
+use narrows_directory::{
+    CLASSES_MAX, Directory, Draft, Numbers, Options as Compiling, Plan, Report, Row, Rows, Site,
+    Subscriber, compile_rows, count,
+};
 use network::Network;
-use numbers::Kept;
-use std::net::IpAddr;
-use tree::{CLASSES_MAX, DEFAULT, Place, ROOT, Tree};
+use std::collections::BTreeMap;
 
 /// What the files do not say.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,9 +39,6 @@ pub struct Options {
     pub numbers: String,
 }
 
-/// Downstream and upstream: the comment in the policy, and the address field of the filters.
-const DIRECTIONS: [(&str, &str); 2] = [("Downloads", "dst_ip"), ("Uploads", "src_ip")];
-
 /// Imports `ShapedDevices.csv` and, if given, `network.json`.
 ///
 /// # Errors
@@ -53,10 +49,46 @@ pub fn import(
     options: &Options,
 ) -> Result<Imported, ImportError> {
     let mut draft = Draft::default();
+    let (directory, rows) = to_directory(shaped_devices, network, &mut draft)?;
+    let numbers = Numbers::read(&options.numbers)
+        .map_err(|error| ImportError::format("numbers", error.to_string()))?;
+    // The next import keeps the numbers of what there is now.
+    let numbers = numbers.of_rows(&rows);
+    let kept = numbers.write();
+    let compiling = Compiling {
+        ports: options.ports.clone(),
+        uplink: options.uplink_kbit.map(|kbit| kbit.map(of_kbit)),
+        numbers,
+    };
+    let summary = summary(&directory);
+    compile_rows(&directory, rows, &compiling, &mut draft).write_plain(&mut draft);
+    Ok(Imported { numbers: kept, ..Imported::of(draft, summary) })
+}
+
+/// Reads `ShapedDevices.csv` and, if given, `network.json`: the directory, a summary of what was
+/// read, and what was left out or is worth knowing. A circuit's identity is its number, a node's is
+/// its name.
+///
+/// # Errors
+/// If a file is not in its format, has no circuit, or has more than the tree of a port can hold.
+pub fn read(
+    shaped_devices: &[u8],
+    network: Option<&[u8]>,
+) -> Result<(Directory, String, Report), ImportError> {
+    let mut draft = Draft::default();
+    let (directory, _) = to_directory(shaped_devices, network, &mut draft)?;
+    let summary = summary(&directory);
+    Ok((directory, summary, draft.finish().2))
+}
+
+fn to_directory(
+    shaped_devices: &[u8],
+    network: Option<&[u8]>,
+    draft: &mut Draft,
+) -> Result<(Directory, Rows), ImportError> {
     draft.comment("Imported from LibreQoS (ShapedDevices.csv, network.json).");
-    let network =
-        network.map(|json| Network::read(json, &mut draft)).transpose()?.unwrap_or_default();
-    let circuits = devices::read(shaped_devices, &mut draft)?;
+    let network = network.map(|json| Network::read(json, draft)).transpose()?.unwrap_or_default();
+    let circuits = devices::read(shaped_devices, draft)?;
     if circuits.is_empty() {
         return Err(ImportError::Nothing(
             "ShapedDevices.csv has no circuit with a rate".to_owned(),
@@ -71,102 +103,52 @@ pub fn import(
             count(network.nodes.len(), "node")
         )));
     }
-    let mut identities = network.identities();
-    identities.extend(devices::identities(&circuits));
-    let numbers = Kept::read(&options.numbers)?.assign(&identities);
-    for (direction, (what, _)) in DIRECTIONS.iter().enumerate() {
-        let uplink = options.uplink_kbit[direction];
-        let tree = Tree::grow(&network, &circuits, direction, uplink, &numbers, &mut draft);
-        write(&mut draft, what, direction, &tree, &network, &circuits, options);
-    }
-    let addresses: usize = circuits.iter().map(|circuit| circuit.addresses.len()).sum();
-    let summary = format!(
-        "{} with {} below {}",
-        count(circuits.len(), "circuit"),
-        count(addresses, "address"),
-        count(network.nodes.len(), "node")
-    );
-    let numbers = numbers::write(&identities, &numbers);
-    Ok(Imported { numbers, ..draft.finish(summary) })
-}
-
-fn write(
-    draft: &mut Draft,
-    what: &str,
-    direction: usize,
-    tree: &Tree,
-    network: &Network,
-    circuits: &[Circuit],
-    options: &Options,
-) {
-    let dev = match direction {
-        0 => &options.ports.subscribers,
-        _ => &options.ports.internet,
-    };
-    let field = DIRECTIONS[direction].1;
-    draft.blank();
-    draft.comment(&format!("{what} leave through {dev}."));
-    draft.line(&format!("qdisc replace dev {dev} root handle 1: htb default {DEFAULT:x}"));
-    let whole = rate(tree.whole);
-    draft.line(&format!("class add dev {dev} parent 1: classid 1:{ROOT:x} htb rate {whole}"));
-    draft.comment("Traffic that belongs to no circuit: lowest priority.");
-    if direction == 0 {
-        draft.name(&format!("1:{ROOT:x}"), "uplink");
-        draft.name(&format!("1:{DEFAULT:x}"), "others");
-    }
-    let rest = rate(tree.rest);
-    draft.line(&format!(
-        "class add dev {dev} parent 1:{ROOT:x} classid 1:{DEFAULT:x} htb rate {rest} ceil {whole} prio 7"
-    ));
-    draft.line(&format!("qdisc add dev {dev} parent 1:{DEFAULT:x} handle {DEFAULT:x}: cake"));
-    for (node, Place { minor, parent, rate: assured, ceil }) in
-        network.nodes.iter().zip(&tree.nodes)
-    {
-        draft.comment(&format!("{} {}", node.kind, node.name));
-        if direction == 0 {
-            draft.name(&format!("1:{minor:x}"), &node.name);
-        }
-        draft.line(&format!(
-            "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
-            rate(*assured),
-            rate(*ceil)
-        ));
-    }
-    for (circuit, Place { minor, parent, rate: assured, ceil }) in
-        circuits.iter().zip(&tree.circuits)
-    {
-        draft.comment(&format!("circuit {} {}", circuit.id, circuit.name));
-        if direction == 0 {
-            let name = if circuit.name.is_empty() { &circuit.id } else { &circuit.name };
-            draft.name(&format!("1:{minor:x}"), name);
-        }
-        draft.line(&format!(
-            "class add dev {dev} parent 1:{parent:x} classid 1:{minor:x} htb rate {} ceil {}",
-            rate(*assured),
-            rate(*ceil)
-        ));
-        let qdisc = match circuit.sqm[direction] {
-            Sqm::Cake => "cake diffserv4",
-            Sqm::FqCodel => "fq_codel",
-            Sqm::None => "pfifo limit 1000",
+    let mut directory = Directory::default();
+    let mut rows = Rows::default();
+    let sites = network.identities();
+    for (node, identity) in network.nodes.iter().zip(&sites) {
+        let site = Site {
+            name: node.name.clone(),
+            parent: node.parent.map(|parent| sites[parent].clone()),
+            capacity: node.most,
         };
-        draft.line(&format!("qdisc add dev {dev} parent 1:{minor:x} handle {minor:x}: {qdisc}"));
-        for address in &circuit.addresses {
-            draft.line(&filter(dev, field, *minor, address));
-        }
+        rows.sites.push(Row {
+            identity: identity.clone(),
+            place: node.name.clone(),
+            comment: format!("{} {}", node.kind, node.name),
+            name: node.name.clone(),
+        });
+        directory.sites.insert(identity.clone(), site);
     }
+    let identities = devices::identities(&circuits);
+    for (circuit, identity) in circuits.into_iter().zip(identities) {
+        let Circuit { id, name, parent, least, most, sqm, addresses, line } = circuit;
+        let place = format!("line {line}, circuit {id}");
+        let site = network.by_name.get(&parent).map(|node| sites[*node].clone());
+        if site.is_none() && !parent.is_empty() {
+            draft.fault(&format!(
+                "{place}: its parent node {parent} is not in network.json: it is below the root"
+            ));
+        }
+        rows.subscribers.push(Row {
+            identity: identity.clone(),
+            place,
+            comment: format!("circuit {id} {name}"),
+            name: if name.is_empty() { id } else { name.clone() },
+        });
+        let plan = Plan { name: None, assured: least, ceiling: most, queueing: sqm };
+        let labels = BTreeMap::new();
+        directory.subscribers.insert(identity, Subscriber { name, site, plan, addresses, labels });
+    }
+    Ok((directory, rows))
 }
 
-/// The filter for an address. If two overlap, the one with the longer prefix is evaluated first.
-fn filter(dev: &str, field: &str, minor: u32, address: &Address) -> String {
-    /// The first preference of IPv6 filters: as in the kernel, a preference has a single protocol.
-    const SIX: u32 = 100;
-    let (protocol, pref) = match address.ip {
-        IpAddr::V4(_) => ("ip", 1 + (32 - u32::from(address.bits))),
-        IpAddr::V6(_) => ("ipv6", SIX + (128 - u32::from(address.bits))),
-    };
+fn summary(directory: &Directory) -> String {
+    let addresses = directory.subscribers.values().map(|subscriber| subscriber.addresses.len());
     format!(
-        "filter add dev {dev} parent 1: protocol {protocol} pref {pref} flower {field} {}/{} classid 1:{minor:x}",
-        address.ip, address.bits
+        "{} with {} below {}",
+        count(directory.subscribers.len(), "circuit"),
+        count(addresses.sum(), "address"),
+        count(directory.sites.len(), "node")
     )
 }

@@ -1,5 +1,7 @@
 //! Rates.
 
+use narrows_units::Rate;
+
 /// A rate in kilobits per second, from megabits; none if it is not a rate.
 pub(crate) fn kbit(mbit: f64) -> Option<u64> {
     /// 100 Tbit/s; more is a wrong unit.
@@ -10,12 +12,12 @@ pub(crate) fn kbit(mbit: f64) -> Option<u64> {
 
 /// A rate of `kbit` kilobits per second, as `tc` reads it.
 pub(crate) fn rate(kbit: u64) -> String {
-    match kbit {
-        0 => "0bit".to_owned(),
-        _ if kbit.is_multiple_of(1_000_000) => format!("{}gbit", kbit / 1_000_000),
-        _ if kbit.is_multiple_of(1_000) => format!("{}mbit", kbit / 1_000),
-        _ => format!("{kbit}kbit"),
-    }
+    narrows_directory::rate_words(of_kbit(kbit))
+}
+
+/// A rate of `kbit` kilobits per second.
+pub(crate) fn of_kbit(kbit: u64) -> Rate {
+    Rate::from_bits_per_sec(kbit.saturating_mul(1000))
 }
 
 #[cfg(test)]

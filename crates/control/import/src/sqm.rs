@@ -283,7 +283,7 @@ impl Shaper<'_> {
             self.draft.fault(&format!(
                 "overhead {given}: tbf takes no negative overhead ({overhead}), so each frame counts \
                  {} too much",
-                crate::draft::count(overhead.unsigned_abs() as usize, "byte")
+                narrows_directory::count(overhead.unsigned_abs() as usize, "byte")
             ));
         }
         let mpu = self.bytes("tcMPU", 0..=256);

@@ -20,9 +20,10 @@ mod filter;
 mod qdisc;
 mod value;
 
-use crate::draft::{Draft, count};
+use crate::draft::Draft;
 use crate::json::Kept;
 use crate::{ImportError, Imported};
+use narrows_directory::count;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use value::text;

@@ -6,8 +6,9 @@
 
 use super::rows::{Row, rows};
 use crate::ImportError;
-use crate::draft::Draft;
-use crate::number::kbit;
+use crate::number::{kbit, of_kbit};
+use narrows_directory::{Draft, Prefix, Queueing, rate_words};
+use narrows_units::Rate;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,12 +21,12 @@ pub(super) struct Circuit {
     pub(super) name: String,
     /// The parent node; empty at the top.
     pub(super) parent: String,
-    /// The assured rate in kbit/s, downstream and upstream; 0 if there is none.
-    pub(super) least: [u64; 2],
-    /// The maximum rate in kbit/s, downstream and upstream.
-    pub(super) most: [u64; 2],
-    pub(super) sqm: [Sqm; 2],
-    pub(super) addresses: Vec<Address>,
+    /// The assured rate, downstream and upstream; 0 if there is none.
+    pub(super) least: [Rate; 2],
+    /// The maximum rate, downstream and upstream.
+    pub(super) most: [Rate; 2],
+    pub(super) sqm: [Queueing; 2],
+    pub(super) addresses: Vec<Prefix>,
     /// The line of its first device.
     pub(super) line: u64,
 }
@@ -35,10 +36,10 @@ impl Circuit {
     /// without a number is told by its name, and then by its first address.
     fn identity(&self) -> String {
         match (self.id.as_str(), self.name.as_str(), self.addresses.first()) {
-            ("", "", None) => "circuit without name".to_owned(),
-            ("", "", Some(Address { ip, bits })) => format!("circuit at {ip}/{bits}"),
-            ("", name, _) => format!("circuit named {name}"),
-            (id, ..) => format!("circuit {id}"),
+            ("", "", None) => "without name".to_owned(),
+            ("", "", Some(Prefix { ip, bits })) => format!("at {ip}/{bits}"),
+            ("", name, _) => format!("named {name}"),
+            (id, ..) => id.to_owned(),
         }
     }
 }
@@ -57,21 +58,6 @@ pub(super) fn identities(circuits: &[Circuit]) -> Vec<String> {
         }
     });
     identities.collect()
-}
-
-/// The queue management of a circuit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sqm {
-    Cake,
-    FqCodel,
-    None,
-}
-
-/// An address or a prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Address {
-    pub(super) ip: IpAddr,
-    pub(super) bits: u8,
 }
 
 /// Downstream and upstream.
@@ -139,7 +125,7 @@ pub(super) fn read(text: &[u8], draft: &mut Draft) -> Result<Vec<Circuit>, Impor
     let mut circuits: Vec<Circuit> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     // Which line an address is from.
-    let mut taken: HashMap<Address, u64> = HashMap::new();
+    let mut taken: HashMap<Prefix, u64> = HashMap::new();
     let mut columns = None;
     for row in rows(text)? {
         let Some(columns) = &columns else {
@@ -227,29 +213,29 @@ fn circuit(row: &Row, columns: &Columns, draft: &mut Draft) -> Result<Circuit, S
     let id = text(Some(columns.id)).to_owned();
     let place = row.place(columns.id);
     let directions = ["download", "upload"];
-    let mut most = [0; 2];
-    let mut least = [0; 2];
+    let mut most = [Rate::default(); 2];
+    let mut least = [Rate::default(); 2];
     for index in 0..2 {
         let what = format!("the maximum of the {}", directions[index]);
         most[index] = rate(text(Some(columns.most[index])), &what)?
             .ok_or_else(|| format!("{what} is empty"))?;
-        if most[index] == 0 {
+        if most[index].is_zero() {
             return Err(format!("{what} is less than 1 kbit/s"));
         }
         let what = format!("the minimum of the {}", directions[index]);
-        least[index] = rate(text(columns.least[index]), &what)?.unwrap_or(0);
+        least[index] = rate(text(columns.least[index]), &what)?.unwrap_or_default();
         if least[index] > most[index] {
             draft.fault(&format!(
                 "{place}: {what} is above the maximum: the maximum of {} counts for both",
-                crate::number::rate(most[index])
+                rate_words(most[index])
             ));
             least[index] = most[index];
-        } else if least[index] == 0 {
+        } else if least[index].is_zero() {
             draft.report("a device has no minimum: the least that a class can have", &place);
         }
     }
     let sqm = sqm(text(columns.sqm))?;
-    let mut addresses: Vec<Address> = Vec::new();
+    let mut addresses: Vec<Prefix> = Vec::new();
     let mut own = HashSet::new();
     for (column, is_six) in columns.addresses.iter().zip([false, true]) {
         for part in text(*column).split([',', ' ', ';']).filter(|part| !part.is_empty()) {
@@ -284,13 +270,13 @@ fn circuit(row: &Row, columns: &Columns, draft: &mut Draft) -> Result<Circuit, S
     })
 }
 
-/// A rate in kbit/s; none if the field is empty.
-fn rate(text: &str, what: &str) -> Result<Option<u64>, String> {
+/// A rate; none if the field is empty.
+fn rate(text: &str, what: &str) -> Result<Option<Rate>, String> {
     if text.is_empty() {
         return Ok(None);
     }
     match text.parse::<f64>().ok().and_then(kbit) {
-        Some(kbit) => Ok(Some(kbit)),
+        Some(kbit) => Ok(Some(of_kbit(kbit))),
         None if text.contains(',') => {
             Err(format!("{what} is \"{text}\": write a decimal point, as 10.5"))
         }
@@ -301,32 +287,26 @@ fn rate(text: &str, what: &str) -> Result<Option<u64>, String> {
 }
 
 /// `10.0.0.1`, `10.0.0.0/24`, `2001:db8::/56`, without host bits; true if it had some.
-fn address(text: &str, is_six: bool) -> Option<(Address, bool)> {
+fn address(text: &str, is_six: bool) -> Option<(Prefix, bool)> {
     let (ip, bits) = match text.split_once('/') {
         Some((ip, bits)) => (ip, Some(bits.parse::<u8>().ok()?)),
         None => (text, None),
     };
-    let (whole, cut, bits): (IpAddr, IpAddr, u8) = if is_six {
-        let ip: Ipv6Addr = ip.parse().ok()?;
-        let bits = bits.unwrap_or(128);
-        let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits.into())?).unwrap_or(0);
-        (ip.into(), Ipv6Addr::from(u128::from(ip) & mask).into(), bits)
-    } else {
-        let ip: Ipv4Addr = ip.parse().ok()?;
-        let bits = bits.unwrap_or(32);
-        let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits.into())?).unwrap_or(0);
-        (ip.into(), Ipv4Addr::from(u32::from(ip) & mask).into(), bits)
+    let ip: IpAddr = match is_six {
+        true => ip.parse::<Ipv6Addr>().ok()?.into(),
+        false => ip.parse::<Ipv4Addr>().ok()?.into(),
     };
-    Some((Address { ip: cut, bits }, whole != cut))
+    let prefix = Prefix::new(ip, bits.unwrap_or(if is_six { 128 } else { 32 }))?;
+    Some((prefix, prefix.ip != ip))
 }
 
 /// `cake`, `fq_codel`, `none`, or two of them for both directions: `cake/fq_codel`.
-fn sqm(text: &str) -> Result<Two<Sqm>, String> {
+fn sqm(text: &str) -> Result<Two<Queueing>, String> {
     let (down, up) = text.split_once('/').unwrap_or((text, text));
     let one = |name: &str| match name.trim().to_lowercase().as_str() {
-        "" | "cake" => Ok(Sqm::Cake),
-        "fq_codel" => Ok(Sqm::FqCodel),
-        "none" => Ok(Sqm::None),
+        "" | "cake" => Ok(Queueing::Cake),
+        "fq_codel" => Ok(Queueing::FqCodel),
+        "none" => Ok(Queueing::Fifo),
         other => Err(format!("its queue management is \"{other}\", not cake, fq_codel or none")),
     };
     Ok([one(down)?, one(up)?])
@@ -338,8 +318,8 @@ mod tests {
 
     #[test]
     fn host_bits_are_cut_off() {
-        let text = |found: Option<(Address, bool)>| {
-            found.map(|(Address { ip, bits }, is_cut)| format!("{ip}/{bits} {is_cut}"))
+        let text = |found: Option<(Prefix, bool)>| {
+            found.map(|(Prefix { ip, bits }, is_cut)| format!("{ip}/{bits} {is_cut}"))
         };
         assert_eq!(text(address("10.1.2.3/16", false)).as_deref(), Some("10.1.0.0/16 true"));
         assert_eq!(text(address("10.1.2.3", false)).as_deref(), Some("10.1.2.3/32 false"));
@@ -355,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_plain_number() {
-        assert_eq!(rate("0.5", ""), Ok(Some(500)));
+        assert_eq!(rate("0.5", ""), Ok(Some(of_kbit(500))));
         assert_eq!(rate("", ""), Ok(None));
         for text in ["25M", "n/a", "-5", "10,5", "inf", "nan", "1e99", "1 0", "0x10", "5 mbit"] {
             assert!(rate(text, "x").is_err(), "{text}");

@@ -1,15 +1,14 @@
 //! `network.json`: sites, access points and other nodes.
 
 use crate::ImportError;
-use crate::draft::Draft;
 use crate::json::Kept;
-use crate::number::kbit;
+use crate::number::{kbit, of_kbit};
+use narrows_directory::{Draft, LEVELS_MAX};
+use narrows_units::Rate;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
 const FILE: &str = "network.json";
-/// The most levels of nodes: the root and the circuits take two of the sixteen levels of an `htb`.
-const LEVELS_MAX: usize = 14;
 
 /// The nodes, each after its parent.
 #[derive(Debug, Default)]
@@ -27,8 +26,8 @@ pub(super) struct Node {
     pub(super) kind: String,
     /// The parent node.
     pub(super) parent: Option<usize>,
-    /// The bandwidth in kbit/s, downstream and upstream; none if it is inherited.
-    pub(super) most: [Option<u64>; 2],
+    /// The bandwidth, downstream and upstream; none if it is inherited.
+    pub(super) most: [Option<Rate>; 2],
 }
 
 impl Network {
@@ -36,7 +35,7 @@ impl Network {
     pub(super) fn identities(&self) -> Vec<String> {
         let mut taken = HashSet::new();
         let identity = |index: usize| {
-            let mut identity = format!("node {}", self.nodes[index].name);
+            let mut identity = self.nodes[index].name.clone();
             let mut above = self.nodes[index].parent;
             while let Some(parent) = above {
                 if !taken.contains(&identity) {
@@ -111,7 +110,7 @@ impl Network {
                              gets its parent's"
                         ));
                     }
-                    rate
+                    rate.map(of_kbit)
                 };
                 let keys = ["downloadBandwidthMbps", "uploadBandwidthMbps"];
                 let most = keys.map(&mut rate);

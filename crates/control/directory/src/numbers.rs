@@ -1,29 +1,86 @@
-//! The numbers of classes: each follows the identity of its circuit or node.
+//! The numbers of classes: each follows the identity of its subscriber or site.
 //!
-//! A running class keeps its queue and its counters under its number. So a circuit must not get
+//! A running class keeps its queue and its counters under its number. So a subscriber must not get
 //! another's number because a row was added, removed or moved. The first choice is a hash of the
 //! identity, which is the same in every import. Two identities may choose one number; then the
 //! result depends on nothing but the set of identities. Numbers of a former import, which the
 //! caller may keep in a file, come first.
 //!
 //! Hash: FNV-1a (Fowler, Noll, Vo; 64 bits) with the last mixing step of MurmurHash3. It is part
-//! of the format: another one would renumber every circuit.
+//! of the format: another one would renumber every subscriber.
 
-use crate::ImportError;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-const FILE: &str = "numbers";
-/// The numbers for circuits and nodes. A class and its qdisc share the number: these are above
+/// The numbers for subscribers and sites. A class and its qdisc share the number: these are above
 /// those that the kernel and people choose for qdiscs, which have 16 bits.
-const RANGE: std::ops::RangeInclusive<u32> = 0x1_0000..=0xff_ffff;
+pub(crate) const RANGE: std::ops::RangeInclusive<u32> = 0x1_0000..=0xff_ffff;
 
-/// The numbers of a former import, by identity.
-#[derive(Debug, Default)]
-pub(super) struct Kept(HashMap<String, u32>);
+/// Why a file of numbers cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct NumbersError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: &'static str,
+}
 
-impl Kept {
-    /// Reads what [`write`] wrote.
-    pub(super) fn read(text: &str) -> Result<Self, ImportError> {
+/// The numbers that were given before, by key. The key of a subscriber is `circuit IDENTITY`, that
+/// of a site `node IDENTITY`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Numbers(HashMap<String, u32>);
+
+/// The key of a subscriber's number.
+pub(crate) fn of_subscriber(identity: &str) -> String {
+    format!("circuit {identity}")
+}
+
+/// The key of a site's number.
+pub(crate) fn of_site(identity: &str) -> String {
+    format!("node {identity}")
+}
+
+impl Numbers {
+    /// The number of a subscriber, if it has one.
+    pub fn of_subscriber(&self, identity: &str) -> Option<u32> {
+        self.0.get(&of_subscriber(identity)).copied()
+    }
+
+    /// The number of a site, if it has one.
+    pub fn of_site(&self, identity: &str) -> Option<u32> {
+        self.0.get(&of_site(identity)).copied()
+    }
+
+    /// Keeps `number` for `key`.
+    pub fn keep(&mut self, key: String, number: u32) {
+        self.0.insert(key, number);
+    }
+
+    /// The keys of all sites and subscribers of `directory` that have no number yet, each with the
+    /// number that it gets.
+    pub fn missing(&self, directory: &crate::Directory) -> Vec<(String, u32)> {
+        let sites = directory.sites.keys().map(|identity| of_site(identity));
+        let subscribers = directory.subscribers.keys().map(|identity| of_subscriber(identity));
+        let keys: Vec<String> =
+            sites.chain(subscribers).filter(|key| !self.0.contains_key(key)).collect();
+        let numbers = self.assign(&keys);
+        keys.into_iter().zip(numbers).collect()
+    }
+
+    /// The numbers of what is in `rows`, old and new ones, and of nothing else.
+    pub fn of_rows(&self, rows: &crate::Rows) -> Self {
+        let sites = rows.sites.iter().map(|row| of_site(&row.identity));
+        let subscribers = rows.subscribers.iter().map(|row| of_subscriber(&row.identity));
+        let keys: Vec<String> = sites.chain(subscribers).collect();
+        let numbers = self.assign(&keys);
+        keys.into_iter().zip(numbers).collect()
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// If a line is not from there, or says a number or a key again.
+    pub fn read(text: &str) -> Result<Self, NumbersError> {
         let mut kept = HashMap::new();
         let mut taken = HashSet::new();
         for (index, line) in text.lines().enumerate() {
@@ -35,7 +92,7 @@ impl Kept {
                 let identity = serde_json::from_str::<String>(identity).ok()?;
                 Some((number.filter(|number| RANGE.contains(number))?, identity))
             });
-            let why = |why: &str| ImportError::format(FILE, format!("line {}: {why}", index + 1));
+            let why = |why| NumbersError { line: index + 1, why };
             let (number, identity) = entry.ok_or_else(|| {
                 why("a number and an identity are expected, as an import wrote them")
             })?;
@@ -46,11 +103,11 @@ impl Kept {
         Ok(Self(kept))
     }
 
-    /// A number for each of `identities`, which differ from each other and fit the range.
-    pub(super) fn assign(&self, identities: &[String]) -> Vec<u32> {
+    /// A number for each of `identities` (keys), which differ from each other and fit the range.
+    pub fn assign(&self, identities: &[String]) -> Vec<u32> {
         let mut numbers: Vec<Option<u32>> =
             identities.iter().map(|identity| self.0.get(identity).copied()).collect();
-        // A circuit that is gone leaves its number free only for the next import: in this one, the
+        // A subscriber that is gone leaves its number free only for the next import: in this one, the
         // class of that number still runs.
         let mut taken: HashSet<u32> = self.0.values().copied().collect();
         let mut waiting: BTreeSet<(&str, usize)> = (identities.iter().enumerate())
@@ -73,16 +130,22 @@ impl Kept {
         }
         numbers.into_iter().flatten().collect()
     }
+
+    /// The file for the next import.
+    pub fn write(&self) -> String {
+        let sorted: BTreeMap<&String, &u32> = self.0.iter().collect();
+        let mut text = "# The numbers of classes, for the next import.\n".to_owned();
+        for (identity, number) in sorted {
+            text.push_str(&format!("{number:x} {}\n", serde_json::Value::from(identity.as_str())));
+        }
+        text
+    }
 }
 
-/// The file for the next import.
-pub(super) fn write(identities: &[String], numbers: &[u32]) -> String {
-    let sorted: BTreeMap<&String, &u32> = identities.iter().zip(numbers).collect();
-    let mut text = "# The numbers of classes, for the next import.\n".to_owned();
-    for (identity, number) in sorted {
-        text.push_str(&format!("{number:x} {}\n", serde_json::Value::from(identity.as_str())));
+impl FromIterator<(String, u32)> for Numbers {
+    fn from_iter<I: IntoIterator<Item = (String, u32)>>(numbers: I) -> Self {
+        Self(numbers.into_iter().collect())
     }
-    text
 }
 
 /// The number that `identity` chooses at an attempt.
@@ -110,13 +173,13 @@ mod tests {
     fn the_hash_is_part_of_the_format() {
         /// Written down from the first version.
         const KNOWN: [u32; 3] = [7_445_761, 6_832_399, 985_278];
-        assert_eq!(Kept::default().assign(&names(0..3)), KNOWN);
+        assert_eq!(Numbers::default().assign(&names(0..3)), KNOWN);
     }
 
     #[test]
     fn numbers_differ_however_many_there_are() {
         let names = names(0..200_000);
-        let numbers = Kept::default().assign(&names);
+        let numbers = Numbers::default().assign(&names);
         assert_eq!(numbers.len(), names.len());
         assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), names.len());
         assert!(numbers.iter().all(|number| RANGE.contains(number)));
@@ -125,10 +188,10 @@ mod tests {
     #[test]
     fn the_order_of_rows_does_not_matter() {
         let names = names(0..100_000);
-        let numbers = Kept::default().assign(&names);
+        let numbers = Numbers::default().assign(&names);
         let mut turned: Vec<String> = names.clone();
         turned.reverse();
-        let mut again = Kept::default().assign(&turned);
+        let mut again = Numbers::default().assign(&turned);
         again.reverse();
         assert_eq!(numbers, again);
     }
@@ -136,10 +199,12 @@ mod tests {
     #[test]
     fn kept_numbers_stay_and_are_not_given_to_others() {
         let old = names(0..1_000);
-        let mut numbers = Kept::default().assign(&old);
+        let mut numbers = Numbers::default().assign(&old);
         // A number that no hash chose.
         numbers[7] = 0x1_0001;
-        let kept = Kept::read(&write(&old, &numbers)).unwrap();
+        let kept =
+            Numbers::read(&old.iter().cloned().zip(numbers.clone()).collect::<Numbers>().write())
+                .unwrap();
         let new = names(500..2_000);
         let again = kept.assign(&new);
         assert_eq!(again[..500], numbers[500..]);
@@ -157,9 +222,9 @@ mod tests {
             "10000 \"a\"\n10000 \"b\"",
             "10001 \"a\"\n10000 \"a\"",
         ] {
-            let why = Kept::read(text).unwrap_err().to_string();
-            assert!(why.starts_with("numbers: line "), "{why}");
+            let why = Numbers::read(text).unwrap_err().to_string();
+            assert!(why.starts_with("line "), "{why}");
         }
-        assert!(Kept::read("# a\n\n10000 \"a \\\" b\"\n").is_ok());
+        assert!(Numbers::read("# a\n\n10000 \"a \\\" b\"\n").is_ok());
     }
 }
