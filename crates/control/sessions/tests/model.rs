@@ -132,9 +132,18 @@ impl Model {
                 if self.has_ended(now, nas, id, event) {
                     return;
                 }
-                let known = self.sessions.iter().position(|one| (one.nas, one.id) == (nas, id));
-                let at = match known {
-                    Some(at) if event < self.sessions[at].event => return,
+                let place = |sessions: &[Session]| {
+                    sessions.iter().position(|one| (one.nas, one.id) == (nas, id))
+                };
+                if let Some(at) = place(&self.sessions) {
+                    if event < self.sessions[at].event {
+                        return;
+                    }
+                    if who != self.sessions[at].who {
+                        self.end(now, nas, id);
+                    }
+                }
+                let at = match place(&self.sessions) {
                     Some(at) => at,
                     None => {
                         self.sessions.push(Session {

@@ -488,3 +488,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_session_number_of_somebody_else_is_another_session() {
+    let mut world = World::new("");
+    let ben: (Type, &[u8]) = (USER_NAME, b"ben");
+    world.request(NAS, Code::Accounting, &[START, ANN, SESSION, ADDRESS]);
+    // The NAS lost power, counts from the beginning, and its Accounting-On was lost.
+    world.request(NAS, Code::Accounting, &[START, ben, SESSION]);
+    assert_eq!(world.sessions.count(), 1);
+    assert!(addresses(&world, "ann").is_empty());
+    assert!(addresses(&world, "ben").is_empty());
+}

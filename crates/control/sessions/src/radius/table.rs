@@ -92,12 +92,17 @@ impl Table {
             return Outcome::Late;
         }
         let mut key = Arc::new(report.key.clone());
+        let mut is_known = false;
         if let Some((known, (session, _))) = self.sessions.get_key_value(&key) {
             if report.event < session.event {
                 return Outcome::Late;
             }
+            // The number of somebody else: the NAS counts from the beginning again.
+            is_known = report.identity.as_ref().is_none_or(|who| *who == session.identity);
             key = Arc::clone(known);
-        } else {
+        }
+        if !is_known {
+            self.end(now, &key);
             let Some(identity) = report.identity.clone() else { return Outcome::Nobody };
             let is_new = !self.subscribers.contains_key(&identity);
             let most = config.limits.sessions;
