@@ -34,7 +34,9 @@ mod tests {
 
     #[test]
     fn other_words_are_no_times() {
-        for word in ["", "s", "15", "1.5h", "-1s", "+1s", "99999999999999999999d", "9999999999h", "1w"] {
+        for word in
+            ["", "s", "15", "1.5h", "-1s", "+1s", "99999999999999999999d", "9999999999h", "1w"]
+        {
             assert_eq!(parse(word), None, "{word}");
         }
     }

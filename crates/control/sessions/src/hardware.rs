@@ -26,7 +26,8 @@ pub fn address(text: &str) -> Option<String> {
     if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    let pairs: Vec<&str> = digits.as_bytes().chunks(2).filter_map(|pair| str::from_utf8(pair).ok()).collect();
+    let pairs: Vec<&str> =
+        digits.as_bytes().chunks(2).filter_map(|pair| str::from_utf8(pair).ok()).collect();
     Some(pairs.join(":"))
 }
 
@@ -73,7 +74,8 @@ mod tests {
 
     #[test]
     fn other_text_is_no_address() {
-        let others = ["", "ann", "00:0c:29:aa:bb", "0:c:29:aa:bb:cc", "493012345678", "00:0c-29:aa-bb:cc"];
+        let others =
+            ["", "ann", "00:0c:29:aa:bb", "0:c:29:aa:bb:cc", "493012345678", "00:0c-29:aa-bb:cc"];
         for text in others {
             assert_eq!(address(text), None, "{text}");
         }

@@ -134,9 +134,12 @@ impl Leases {
             {
                 continue;
             }
-            let found = self.config.rules.iter().zip(&indices).find_map(|(rule, index)| {
-                index.get(&normal(lease.value(rule)?)).copied()
-            });
+            let found = self
+                .config
+                .rules
+                .iter()
+                .zip(&indices)
+                .find_map(|(rule, index)| index.get(&normal(lease.value(rule)?)).copied());
             if let Some(identity) = found
                 && taken.insert(lease.address)
             {

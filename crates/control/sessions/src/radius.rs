@@ -10,6 +10,7 @@
 pub mod attribute;
 mod config;
 mod duplicates;
+mod listener;
 mod offer;
 pub mod packet;
 pub mod rates;
@@ -19,6 +20,7 @@ mod sessions;
 mod table;
 
 pub use config::{Client, Config, ConfigError, Limits, RateRule, Reading};
+pub use listener::{Datagram, Listener};
 pub use offer::Offer;
 pub use sessions::{Counters, Now, Sessions};
 pub use table::Change;

@@ -19,7 +19,8 @@ fn line4(last: u8, mac: u8, lifetime: u32) -> String {
 }
 
 fn addresses(table: &Table) -> Vec<String> {
-    let mut addresses: Vec<_> = table.keys().map(|one| format!("{}/{}", one.ip, one.bits)).collect();
+    let mut addresses: Vec<_> =
+        table.keys().map(|one| format!("{}/{}", one.ip, one.bits)).collect();
     addresses.sort();
     addresses
 }
@@ -67,7 +68,9 @@ fn the_last_line_of_an_address_counts() {
 #[test]
 fn columns_are_found_by_their_names() {
     let mut log = Log::default();
-    log.feed(b"address,state,expire,valid_lifetime,hwaddr\n10.0.0.9,0,1800003600,60,000c29000001\n");
+    log.feed(
+        b"address,state,expire,valid_lifetime,hwaddr\n10.0.0.9,0,1800003600,60,000c29000001\n",
+    );
     let lease = log.table().values().next().unwrap();
     assert_eq!(lease.fields[&Field::HwAddress], "00:0c:29:00:00:01");
     assert_eq!(lease.expires, Some(1_800_003_600));
@@ -78,9 +81,11 @@ fn prefixes_and_relays_of_dhcpv6_are_read() {
     let mut log = Log::default();
     log.feed(HEADER6.as_bytes());
     // Interface-Id "eth/7".
-    let context = r#"{ "ISC": { "relay-info": [ { "hop": 0, "options": "0x001200056574682F37" } ] } }"#;
+    let context =
+        r#"{ "ISC": { "relay-info": [ { "hop": 0, "options": "0x001200056574682F37" } ] } }"#;
     let context = context.replace(',', "&#x2c");
-    let line = format!("2001:db8:5:ff00::,00:01:02,3600,1800003600,1,1800,2,7,56,0,0,,,0,{context}\n");
+    let line =
+        format!("2001:db8:5:ff00::,00:01:02,3600,1800003600,1,1800,2,7,56,0,0,,,0,{context}\n");
     log.feed(line.as_bytes());
     let (address, lease) = log.table().iter().next().unwrap();
     assert_eq!((address.ip.to_string().as_str(), address.bits), ("2001:db8:5:ff00::", 56));

@@ -129,7 +129,10 @@ impl Config {
             return Err(wrong("match", format!("there are 1 to {RULES_MAX} [[match]]")));
         }
         if file.rules.iter().any(|rule| rule.field.is_some() == rule.context.is_some()) {
-            return Err(wrong("match", "each has `lease`, a field, or `context`, a key".to_owned()));
+            return Err(wrong(
+                "match",
+                "each has `lease`, a field, or `context`, a key".to_owned(),
+            ));
         }
         let servers = file.server.into_iter().map(ServerInFile::understood);
         Ok(Self { servers: servers.collect::<Result<_, _>>()?, rules: file.rules })

@@ -8,7 +8,7 @@
 //! names the columns. Commas in values are `&#x2c`. A valid lifetime of 0 is a lease that is gone;
 //! state 0 is one in force, and so is 4, an address that its client registered.
 
-use super::{Field, LEASES_MAX, Lease, Table, kea_socket, options, usable};
+use super::{Field, LEASES_MAX, Lease, Table, kea_socket, usable};
 use crate::{hardware, prefix};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

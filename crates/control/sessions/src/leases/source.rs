@@ -88,12 +88,8 @@ impl Source {
             Self::Dnsmasq(path, version) => {
                 let failed = |source| SourceError::File { path: path.clone(), source };
                 let metadata = std::fs::metadata(&*path).map_err(failed)?;
-                let now = Some((
-                    metadata.ino(),
-                    metadata.len(),
-                    metadata.mtime(),
-                    metadata.mtime_nsec(),
-                ));
+                let now =
+                    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()));
                 if *version == now {
                     return Ok(None);
                 }

@@ -424,9 +424,7 @@ fn time(key: &str, word: Option<String>, otherwise: u64) -> Result<Nanos, Config
 
 fn rate(key: &str, word: &str) -> Result<Rate, ConfigError> {
     let rate = number::rate(word).filter(|rate| !rate.is_zero());
-    rate.ok_or_else(|| {
-        wrong(key, format!("{word:?} is no rate above zero: {}", number::RATE_HINT))
-    })
+    rate.ok_or_else(|| wrong(key, format!("{word:?} is no rate above zero: {}", number::RATE_HINT)))
 }
 
 impl LimitsInFile {

@@ -129,12 +129,7 @@ impl Offer {
     }
 }
 
-fn part(
-    slot: &mut Option<u64>,
-    value: &[u8],
-    unit: u64,
-    limits: &Limits,
-) -> Result<(), String> {
+fn part(slot: &mut Option<u64>, value: &[u8], unit: u64, limits: &Limits) -> Result<(), String> {
     let bytes: [u8; 4] =
         value.try_into().map_err(|_| "it is no integer of four bytes".to_owned())?;
     let bps = u64::from(u32::from_be_bytes(bytes)) * unit;

@@ -344,15 +344,19 @@ impl Request {
     pub fn with(mut self, kind: Type, value: &[u8]) -> Self {
         let value = &value[..value.len().min(if kind.vendor.is_some() { 247 } else { 253 })];
         let length = value.len() as u8 + 2;
-        match kind.vendor {
-            Some(vendor) => {
-                self.0.extend([VENDOR_SPECIFIC, length + 6]);
-                self.0.extend(vendor.to_be_bytes());
-            }
-            None => {}
+        if let Some(vendor) = kind.vendor {
+            self.0.extend([VENDOR_SPECIFIC, length + 6]);
+            self.0.extend(vendor.to_be_bytes());
         }
         self.0.extend([kind.number, length]);
         self.0.extend(value);
+        self
+    }
+
+    /// With these bytes behind the attributes so far, whatever they are.
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(&bytes[..bytes.len().min(PACKET_MAX - self.0.len().min(PACKET_MAX))]);
         self
     }
 

@@ -50,7 +50,8 @@ pub struct Session {
 impl Saved {
     /// A session, whose NAS sends Interim-Updates or not.
     pub fn of(key: &Key, session: &Session, interim: bool) -> Self {
-        let text = |(kind, list): (&Kind, &Vec<_>)| (*kind, list.iter().map(prefix::show).collect());
+        let text =
+            |(kind, list): (&Kind, &Vec<_>)| (*kind, list.iter().map(prefix::show).collect());
         Self {
             id: key.id.clone(),
             nas: key.nas.clone(),

@@ -244,9 +244,10 @@ impl Table {
 
     /// All sessions of which `is_meant` is true end, if they began no later than `event`.
     pub fn stop_all(&mut self, now: Nanos, event: u64, is_meant: impl Fn(&Nas) -> bool) -> usize {
-        let meant = self.sessions.iter().filter(|(key, (session, _))| {
-            session.begun <= event && is_meant(&key.nas)
-        });
+        let meant = self
+            .sessions
+            .iter()
+            .filter(|(key, (session, _))| session.begun <= event && is_meant(&key.nas));
         let keys: Vec<_> = meant.map(|(key, _)| Arc::clone(key)).collect();
         for key in &keys {
             self.end(now, key);

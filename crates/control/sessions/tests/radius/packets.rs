@@ -1,8 +1,6 @@
 //! What sessions become, what is answered, and what is not done.
 
-mod common;
-
-use common::{BASE, SECRET, World};
+use crate::common::{BASE, SECRET, World};
 use narrows_sessions::radius::attribute::{
     ACCT_DELAY_TIME, ACCT_SESSION_ID, ACCT_STATUS_TYPE, CALLING_STATION_ID, CLASS,
     DELEGATED_IPV6_PREFIX, EVENT_TIMESTAMP, FILTER_ID, FRAMED_IP_ADDRESS, FRAMED_IP_NETMASK,
@@ -104,7 +102,7 @@ fn a_rate_beyond_its_bounds_is_not_used_and_counted() {
 fn an_attribute_of_choice_says_the_plan() {
     // Class is what a RADIUS server gives with an Access-Accept, and sees again in accounting.
     let rule = "[[rate]]\nattribute = \"Class\"\nas = \"plan\"\nprefix = \"plan:\"\n";
-    let text = format!("{}\n{rule}", common::CONFIG);
+    let text = format!("{}\n{rule}", crate::common::CONFIG);
     let mut world = World::new("");
     world.sessions = narrows_sessions::radius::Sessions::new(Config::parse(&text).unwrap());
     let other: (Type, &[u8]) = (CLASS, b"something else");
@@ -213,13 +211,21 @@ fn a_disconnect_ends_a_session_and_a_late_interim_does_not_bring_it_back() {
     let stamp = |second: u64| u32::try_from(BASE + second).unwrap().to_be_bytes();
     let early = stamp(1);
     world.wait(5);
-    world.request(NAS, Code::Accounting, &[START, ANN, SESSION, ADDRESS, (EVENT_TIMESTAMP, &early)]);
+    world.request(
+        NAS,
+        Code::Accounting,
+        &[START, ANN, SESSION, ADDRESS, (EVENT_TIMESTAMP, &early)],
+    );
     let answer = world.request(SERVER, Code::Disconnect, &[ADDRESS]).unwrap();
     assert_eq!(answer[0], 41);
     assert!(addresses(&world, "ann").is_empty());
     world.wait(1);
     let late = stamp(4);
-    world.request(NAS, Code::Accounting, &[INTERIM, ANN, SESSION, ADDRESS, (EVENT_TIMESTAMP, &late)]);
+    world.request(
+        NAS,
+        Code::Accounting,
+        &[INTERIM, ANN, SESSION, ADDRESS, (EVENT_TIMESTAMP, &late)],
+    );
     assert!(addresses(&world, "ann").is_empty());
     assert_eq!(world.sessions.counters().late, 1);
     let answer = world.request(SERVER, Code::Disconnect, &[ADDRESS]);
@@ -268,7 +274,8 @@ fn an_address_belongs_to_the_session_that_got_it_last() {
 #[test]
 fn addresses_of_a_kind_that_is_not_mentioned_stay() {
     let mut world = World::new("");
-    let delegated: (Type, &[u8]) = (DELEGATED_IPV6_PREFIX, &[0, 56, 0x20, 1, 0xd, 0xb8, 0, 5, 0xff, 0]);
+    let delegated: (Type, &[u8]) =
+        (DELEGATED_IPV6_PREFIX, &[0, 56, 0x20, 1, 0xd, 0xb8, 0, 5, 0xff, 0]);
     let route: (Type, &[u8]) = (FRAMED_ROUTE, b"198.51.100.0/28 0.0.0.0 1");
     world.request(NAS, Code::Accounting, &[START, ANN, SESSION, ADDRESS, route]);
     world.request(NAS, Code::Accounting, &[INTERIM, ANN, SESSION, delegated]);
@@ -297,7 +304,9 @@ fn a_mask_counts_only_if_the_configuration_says_so() {
 
 #[test]
 fn addresses_that_nobody_has_are_left_out() {
-    for ip in [[0, 0, 0, 0], [255, 255, 255, 255], [255, 255, 255, 254], [224, 0, 0, 1], [127, 0, 0, 1]] {
+    for ip in
+        [[0, 0, 0, 0], [255, 255, 255, 255], [255, 255, 255, 254], [224, 0, 0, 1], [127, 0, 0, 1]]
+    {
         let mut world = World::new("");
         world.request(NAS, Code::Accounting, &[START, ANN, SESSION, (FRAMED_IP_ADDRESS, &ip)]);
         assert!(addresses(&world, "ann").is_empty(), "{ip:?}");
@@ -344,10 +353,8 @@ fn an_ipv4_client_of_a_socket_for_both_families_is_known() {
 
 #[test]
 fn a_client_can_be_required_to_send_a_message_authenticator() {
-    let text = common::CONFIG.replace(
-        "name = \"bng-1\"",
-        "name = \"bng-1\"\nneeds_message_authenticator = true",
-    );
+    let text = crate::common::CONFIG
+        .replace("name = \"bng-1\"", "name = \"bng-1\"\nneeds_message_authenticator = true");
     let mut world = World::new("");
     world.sessions = narrows_sessions::radius::Sessions::new(Config::parse(&text).unwrap());
     let request = || {
@@ -427,7 +434,8 @@ fn a_subscriber_has_at_most_64_sessions_and_the_most_silent_one_ends() {
         world.wait(1);
         let id = number.to_string();
         let address = [10, 0, 0, number + 1];
-        let attributes = [START, ANN, (ACCT_SESSION_ID, id.as_bytes()), (FRAMED_IP_ADDRESS, &address)];
+        let attributes =
+            [START, ANN, (ACCT_SESSION_ID, id.as_bytes()), (FRAMED_IP_ADDRESS, &address)];
         world.request(NAS, Code::Accounting, &attributes);
     }
     assert_eq!(world.sessions.count(), 64);
@@ -438,7 +446,7 @@ fn a_subscriber_has_at_most_64_sessions_and_the_most_silent_one_ends() {
 
 #[test]
 fn without_a_plan_there_is_no_subscriber_until_somebody_says_one() {
-    let text = common::CONFIG.replace("default_plan = \"basic\"", "");
+    let text = crate::common::CONFIG.replace("default_plan = \"basic\"", "");
     let mut world = World::new("");
     world.sessions = narrows_sessions::radius::Sessions::new(Config::parse(&text).unwrap());
     world.request(NAS, Code::Accounting, &[START, ANN, SESSION, ADDRESS]);
@@ -450,7 +458,8 @@ fn without_a_plan_there_is_no_subscriber_until_somebody_says_one() {
 
 fn attribute() -> impl Strategy<Value = (Type, Vec<u8>)> {
     let known = prop::sample::select(vec![
-        1_u8, 4, 5, 6, 8, 9, 11, 22, 24, 25, 31, 32, 33, 40, 41, 44, 50, 55, 87, 95, 97, 99, 123, 168,
+        1_u8, 4, 5, 6, 8, 9, 11, 22, 24, 25, 31, 32, 33, 40, 41, 44, 50, 55, 87, 95, 97, 99, 123,
+        168,
     ]);
     let kind = prop_oneof![
         6 => known.prop_map(Type::standard),

@@ -87,9 +87,8 @@ impl World {
     pub fn signed(&mut self, code: Code, attributes: &[(Type, &[u8])]) -> Vec<u8> {
         self.identifier = self.identifier.wrapping_add(1);
         let request = Request::new(code, self.identifier);
-        let request = attributes.iter().fold(request, |request, (kind, value)| {
-            request.with(*kind, value)
-        });
+        let request =
+            attributes.iter().fold(request, |request, (kind, value)| request.with(*kind, value));
         request.signed(SECRET, true)
     }
 

@@ -1,8 +1,6 @@
 //! Random packets of two NASes, against a model that keeps lists and searches them.
 
-mod common;
-
-use common::{BASE, World};
+use crate::common::{BASE, World};
 use narrows_sessions::radius::attribute::{
     ACCT_SESSION_ID, ACCT_STATUS_TYPE, EVENT_TIMESTAMP, FILTER_ID, FRAMED_IP_ADDRESS,
     NAS_IP_ADDRESS, USER_NAME,
@@ -15,13 +13,37 @@ use std::net::Ipv4Addr;
 /// What happens.
 #[derive(Clone, Debug)]
 enum Step {
-    Report { nas: u8, id: u8, who: u8, address: Option<u8>, plan: Option<bool>, back: u64, is_interim: bool },
-    Stop { nas: u8, id: u8, back: u64 },
-    On { nas: u8 },
-    Change { id: u8, who: Option<u8>, is_fast: bool },
-    Disconnect { address: u8 },
-    Again { count: usize },
-    Wait { seconds: u64 },
+    Report {
+        nas: u8,
+        id: u8,
+        who: u8,
+        address: Option<u8>,
+        plan: Option<bool>,
+        back: u64,
+        is_interim: bool,
+    },
+    Stop {
+        nas: u8,
+        id: u8,
+        back: u64,
+    },
+    On {
+        nas: u8,
+    },
+    Change {
+        id: u8,
+        who: Option<u8>,
+        is_fast: bool,
+    },
+    Disconnect {
+        address: u8,
+    },
+    Again {
+        count: usize,
+    },
+    Wait {
+        seconds: u64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -39,9 +61,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         any::<bool>(),
     )
         .prop_map(|(nas, id, who, address, plan, back, is_interim)| Step::Report {
-            nas, id, who, address, plan, back, is_interim,
+            nas,
+            id,
+            who,
+            address,
+            plan,
+            back,
+            is_interim,
         });
-    let stop = (nas.clone(), id.clone(), back).prop_map(|(nas, id, back)| Step::Stop { nas, id, back });
+    let stop =
+        (nas.clone(), id.clone(), back).prop_map(|(nas, id, back)| Step::Stop { nas, id, back });
     let change = (id, prop::option::of(who), any::<bool>())
         .prop_map(|(id, who, is_fast)| Step::Change { id, who, is_fast });
     let step = prop_oneof![
@@ -116,9 +145,8 @@ impl Model {
 
     fn remember(&mut self, now: u64, nas: u8, id: u8, event: u64) {
         // The first end says how long it is remembered.
-        let first = self.ended.iter().find(|(n, i, _, when)| {
-            (*n, *i) == (nas, id) && now < *when + 600
-        });
+        let first =
+            self.ended.iter().find(|(n, i, _, when)| (*n, *i) == (nas, id) && now < *when + 600);
         let when = first.map_or(now, |(.., when)| *when);
         self.ended.push((nas, id, event, when));
     }
@@ -147,7 +175,14 @@ impl Model {
                     Some(at) => at,
                     None => {
                         self.sessions.push(Session {
-                            nas, id, who, begun: event, event, heard: now, address: None, said: None,
+                            nas,
+                            id,
+                            who,
+                            begun: event,
+                            event,
+                            heard: now,
+                            address: None,
+                            said: None,
                         });
                         let new = Known { is_fast: false, vacant: None };
                         self.known.entry(who).or_insert(new).vacant = None;
