@@ -1,0 +1,7 @@
+//! The subcommands, a module each, and what they have in common.
+
+pub mod apply;
+pub mod common;
+pub mod libreqos;
+pub mod manual;
+pub mod show;
