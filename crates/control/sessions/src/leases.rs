@@ -119,11 +119,13 @@ impl Leases {
     }
 
     /// Who has which leased addresses at `unix` seconds since 1970. An address that two servers
-    /// lease belongs to the client of the first one. One that `directory` gives to somebody is
-    /// nobody's lease.
-    pub fn assignments(&self, unix: u64, directory: &Directory) -> Assignments {
-        let fixed: BTreeSet<&Prefix> =
-            directory.subscribers.values().flat_map(|one| &one.addresses).collect();
+    /// lease belongs to the client of the first one. One of the addresses `fixed` is nobody's lease.
+    pub fn assignments(
+        &self,
+        unix: u64,
+        directory: &Directory,
+        fixed: &BTreeSet<Prefix>,
+    ) -> Assignments {
         let indices: Vec<HashMap<String, &String>> =
             self.config.rules.iter().map(|rule| index(rule, directory)).collect();
         let mut assignments = Assignments::new();

@@ -4,7 +4,7 @@ use narrows_directory::{Directory, Subscriber};
 use narrows_sessions::leases::kea_file::{Follower, Log};
 use narrows_sessions::leases::{Config, Field, Leases, Table, kea_socket};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -209,26 +209,29 @@ fn a_lease_is_the_one_of_the_subscriber_with_its_mac_address() {
     ]);
     let lines = [line4(1, 1, 60), line4(2, 2, 60), line4(3, 3, 60), line4(4, 4, 60)];
     let leases = leases(BY_MAC, &lines);
-    let assignments = leases.assignments(1_800_000_000, &directory);
+    let assignments = leases.assignments(1_800_000_000, &directory, &BTreeSet::new());
     assert_eq!(assignments.keys().collect::<Vec<_>>(), ["ann", "ben"]);
     assert_eq!(assignments["ann"].len(), 2);
     // When they are over, they are nobody's.
-    assert!(leases.assignments(1_800_003_600, &directory).is_empty());
+    assert!(leases.assignments(1_800_003_600, &directory, &BTreeSet::new()).is_empty());
 }
 
 #[test]
 fn who_has_the_same_label_as_another_is_not_guessed() {
     let mac = "00:0c:29:00:00:01";
     let directory = directory(&[("ann", "mac", mac), ("ben", "mac", mac)]);
-    assert!(leases(BY_MAC, &[line4(1, 1, 60)]).assignments(0, &directory).is_empty());
+    assert!(
+        leases(BY_MAC, &[line4(1, 1, 60)]).assignments(0, &directory, &BTreeSet::new()).is_empty()
+    );
 }
 
 #[test]
 fn a_fixed_address_is_nobodys_lease() {
-    let mut directory = directory(&[("ann", "mac", "00:0c:29:00:00:01"), ("ben", "", "")]);
-    let address = narrows_directory::Prefix { ip: [10, 0, 0, 1].into(), bits: 32 };
-    directory.subscribers.get_mut("ben").unwrap().addresses.push(address);
-    assert!(leases(BY_MAC, &[line4(1, 1, 60)]).assignments(0, &directory).is_empty());
+    let directory = directory(&[("ann", "mac", "00:0c:29:00:00:01")]);
+    let fixed = BTreeSet::from([narrows_directory::Prefix { ip: [10, 0, 0, 1].into(), bits: 32 }]);
+    let leases = leases(BY_MAC, &[line4(1, 1, 60)]);
+    assert!(leases.assignments(0, &directory, &fixed).is_empty());
+    assert_eq!(leases.assignments(0, &directory, &BTreeSet::new()).len(), 1);
 }
 
 #[test]
@@ -236,7 +239,8 @@ fn an_identity_can_be_what_a_lease_says() {
     let directory = directory(&[("00:0c:29:00:00:01", "", "")]);
     let rules = "[[match]]\nlease = \"circuit-id\"\nlabel = \"circuit\"\n\n\
                  [[match]]\nlease = \"hw-address\"\n";
-    let assignments = leases(rules, &[line4(1, 1, 60)]).assignments(0, &directory);
+    let assignments =
+        leases(rules, &[line4(1, 1, 60)]).assignments(0, &directory, &BTreeSet::new());
     assert_eq!(assignments["00:0c:29:00:00:01"].len(), 1);
 }
 
