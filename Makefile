@@ -51,7 +51,7 @@ help:
 	@echo "make tools          programs that call Narrows, for the end-to-end tests: FireQOS, tcconfig, cnitool"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
-	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb and narrows-fleet_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
+	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb, narrows-fleet_*.deb and narrows-sync_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
 	@echo "make sbom           list what the package is built from, as target/package/narrows.cdx.json"
@@ -136,13 +136,14 @@ bench-tree-real: build
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
-	@for unit in narrows-serve narrows-health narrows-fleet; do \
+	@for unit in narrows-serve narrows-health narrows-fleet narrows-sync; do \
 	  sed 's|/usr/bin/[a-z-]*|/bin/true|' dist/$$unit.service > target/unit/$$unit.service; \
 	done
 	systemd-analyze verify target/unit/*.service
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-serve.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=20 dist/narrows-health.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-fleet.service | tail -n 1
+	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-sync.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: format
@@ -191,7 +192,7 @@ tested: deps
 	@$(TESTED) --all-targets
 
 programs: deps
-	@$(TESTED) --bin narrows --bin narrows-fleet --bin vmlab --test pages
+	@$(TESTED) --bin narrows --bin narrows-fleet --bin narrows-sync --bin vmlab --test pages
 
 # With BUILT=1 they are there, and nobody waits for a neighbour's build to find that out.
 PROGRAMS := $(if $(BUILT),deps,programs)
@@ -375,7 +376,7 @@ deb: deps
 	  echo "installing Debian packages: lintian"; \
 	  $(SUDO) apt-get install -y -qq --no-install-recommends lintian >/dev/null; }
 	lintian --fail-on error,warning --tag-display-limit 0 --allow-root \
-	  target/package/narrows{,-cni,-fleet}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
+	  target/package/narrows{,-cni,-fleet,-sync}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
 
 tarball: deps
 	@CARGO="$(CARGO)" PROFILE=$(PROFILE) $(CROSS) dist/package tarball

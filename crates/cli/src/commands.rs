@@ -5,13 +5,13 @@ mod answer;
 pub mod balance;
 #[cfg(feature = "lab")]
 pub mod bench;
+pub mod beside;
 #[cfg(feature = "lab")]
 pub mod chaos;
 mod cpu_list;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod doctor;
-pub mod fleet;
 pub mod health;
 pub mod import;
 pub mod joined;

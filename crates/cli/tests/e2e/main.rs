@@ -72,6 +72,7 @@ mod stalls;
 mod standby;
 mod starting;
 mod stick;
+mod subscribers;
 mod supervision;
 mod switch;
 mod tools;

@@ -103,7 +103,19 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), cache: Cache::default() })
     }
 
-    /// Where it is.
+    /// A store that is in no file, and gone with it.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let mut db = Connection::open_in_memory()?;
+        match schema::prepare(&mut db, BUSY) {
+            Err(schema::Refusal::Database(error)) => Err(error.into()),
+            _ => Ok(Self { db, path: PathBuf::new(), cache: Cache::default() }),
+        }
+    }
+
+    /// Where it is; empty if it is in no file.
     pub fn path(&self) -> &Path {
         &self.path
     }

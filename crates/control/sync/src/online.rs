@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 /// How often an instance is looked for that was not there, or refused.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How much older than the instance the files may be, from which it starts: with 100,000
+/// subscribers they are tens of megabytes. The store is never older, and the next start of the
+/// command brings an instance to it.
+const FILES: Duration = Duration::from_secs(30);
 
 /// A store, and the instance that runs what is in it.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub struct Online {
     applier: Applier,
     /// When to apply again what is not in force.
     again: Option<Instant>,
+    /// When to write the files.
+    files: Option<Instant>,
     /// What was said last of an instance that does not take it.
     complaint: String,
     /// Sites that no source has, and that was said of.
@@ -28,10 +34,18 @@ pub struct Online {
 
 impl Online {
     /// Of a store and an instance.
-    pub fn new(store: Store, applier: Applier) -> Self {
-        // What the store has may not be in force yet.
-        let again = Some(Instant::now());
-        Self { store, applier, again, complaint: String::new(), unknown_sites: BTreeSet::new() }
+    pub fn new(store: Store, mut applier: Applier) -> Self {
+        // What the store has may be neither in force nor in the files yet.
+        applier.distrust_files();
+        let now = Some(Instant::now());
+        Self {
+            store,
+            applier,
+            again: now,
+            files: now,
+            complaint: String::new(),
+            unknown_sites: BTreeSet::new(),
+        }
     }
 
     /// The store.
@@ -97,13 +111,33 @@ impl Online {
     /// Brings the instance to what the store has. An instance that is not there, or does not take
     /// it, is tried again by [`Online::apply_again`].
     pub fn apply(&mut self) {
-        let start = Instant::now();
-        let said = match self.applier.apply(&mut self.store) {
-            Ok(Applied { commands: Some(given), report, warnings, .. }) => {
+        let applied = self.applier.apply_without_files(&mut self.store);
+        self.files.get_or_insert_with(|| Instant::now() + FILES);
+        self.applied(applied);
+    }
+
+    /// Applies what is not in force, and writes the files, if it is time for it.
+    pub fn apply_again(&mut self) {
+        let is_due = |when: Option<Instant>| when.is_some_and(|when| when <= Instant::now());
+        if is_due(self.files) {
+            self.files = None;
+            let applied = self.applier.apply(&mut self.store);
+            if applied.is_err() {
+                self.files = Some(Instant::now() + FILES);
+            }
+            self.applied(applied);
+        } else if is_due(self.again) {
+            self.apply();
+        }
+    }
+
+    fn applied(&mut self, applied: Result<Applied, ApplyError>) {
+        let said = match applied {
+            Ok(Applied { commands: Some(given), took, report, warnings, .. }) => {
                 self.again = None;
                 if given > 0 {
-                    let took = start.elapsed().as_millis();
-                    log::info!("gave the instance {}, in {took} ms", count(given, "command"));
+                    let commands = count(given, "command");
+                    log::info!("gave the instance {commands}, within {} ms", took.as_millis());
                 }
                 format!("{}{warnings}", report.lines())
             }
@@ -114,7 +148,7 @@ impl Online {
             }
             Err(error) => {
                 self.again = Some(Instant::now() + AGAIN);
-                error_lines(&error)
+                format!("{error}; it is tried again")
             }
         };
         // Once, and not with each change.
@@ -123,15 +157,4 @@ impl Online {
         }
         self.complaint = said;
     }
-
-    /// Applies what is not in force, if it is time for another attempt.
-    pub fn apply_again(&mut self) {
-        if self.again.is_some_and(|again| again <= Instant::now()) {
-            self.apply();
-        }
-    }
-}
-
-fn error_lines(error: &ApplyError) -> String {
-    format!("{error}; it is tried again")
 }

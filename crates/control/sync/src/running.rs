@@ -93,3 +93,70 @@ fn foreign(dev: &str, root: &Node) -> String {
         kind.name()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_directory::{
+        Directory, Draft, Options, Plan, Ports, Queueing, Site, Subscriber, compile,
+    };
+    use narrows_units::Rate;
+
+    const DEVS: [&str; 2] = ["lan0", "wan0"];
+
+    fn directory() -> Directory {
+        let mut directory = Directory::default();
+        directory.sites.insert("A".to_owned(), Site::default());
+        let queues = [Queueing::Cake, Queueing::FqCodel, Queueing::Fifo];
+        for (index, queueing) in queues.into_iter().enumerate() {
+            let ceiling = [Rate::from_bits_per_sec(50_000_000), Rate::from_bits_per_sec(2_500_000)];
+            let queueing = [queueing, Queueing::Cake];
+            let plan = Plan { ceiling, queueing, ..Plan::default() };
+            let address = |text: String| text.parse().unwrap();
+            let addresses = vec![
+                address(format!("10.0.0.{index}/31")),
+                address(format!("10.1.{index}.0/24")),
+                address(format!("2001:db8:{index}::/56")),
+                address(format!("2001:db8:{index}:100::/56")),
+            ];
+            let site = (index > 0).then(|| "A".to_owned());
+            let subscriber = Subscriber { site, plan, addresses, ..Subscriber::default() };
+            directory.subscribers.insert(index.to_string(), subscriber);
+        }
+        directory.subscribers.get_mut("1").unwrap().addresses.remove(0);
+        directory
+    }
+
+    fn compiled() -> (String, Form) {
+        let ports = Ports { internet: DEVS[1].to_owned(), subscribers: DEVS[0].to_owned() };
+        let compiled = compile(&directory(), &Options { ports, ..Options::default() });
+        let mut draft = Draft::default();
+        compiled.write(&mut draft);
+        (draft.finish().0, Form::of(&compiled))
+    }
+
+    #[test]
+    fn what_runs_from_the_policy_file_is_what_was_compiled() {
+        let (policy, form) = compiled();
+        // As `tc save` prints it.
+        let saved = load(&policy, "it", &OfflineHost::default()).unwrap();
+        assert_eq!(super::form(&narrows_tc::save(&saved), DEVS), Ok(form));
+    }
+
+    #[test]
+    fn what_is_the_operators_is_not_looked_at() {
+        let (policy, form) = compiled();
+        let own = "class add dev lan0 parent 1:1 classid 1:99 htb rate 1mbit\n\
+                   filter add dev lan0 parent 1: protocol ip pref 500 flower dst_ip 10.9.0.0/16 classid 1:99\n\
+                   filter add dev lan0 parent 1: pref 501 u32 match u32 0 0 classid 1:2\n";
+        assert_eq!(super::form(&(policy + own), DEVS), Ok(form));
+    }
+
+    #[test]
+    fn another_qdisc_at_the_root_is_refused_and_none_is_made() {
+        let empty = super::form("", DEVS).unwrap();
+        assert!(!empty.ports[0].has_root && empty.ports[0].classes.is_empty());
+        let why = super::form("qdisc add dev wan0 root tbf rate 1mbit burst 2k limit 9k", DEVS);
+        assert!(why.unwrap_err().contains("narrows tc qdisc del dev wan0 root"));
+    }
+}

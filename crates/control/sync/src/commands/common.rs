@@ -159,11 +159,14 @@ fn absolute(path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
 impl SyncArgs {
     /// Reads `source`, keeps what it says, and applies it; as often as asked.
     pub fn run(&self, source: &mut dyn Source) -> anyhow::Result<ExitCode> {
-        let mut store = self.store.open()?;
         let name = self.source.clone().unwrap_or_else(|| source.name().to_owned());
         if self.dry_run {
+            // Not even an empty store is made.
+            let is_there = self.store.store.exists();
+            let mut store = if is_there { self.store.open()? } else { Store::in_memory()? };
             return self.dry(&mut store, &name, source);
         }
+        let mut store = self.store.open()?;
         let mut applier = Applier::new(self.apply.settings(&store)?);
         let Some(every) = self.every else {
             return self.once(&mut store, &mut applier, &name, source);
