@@ -8,4 +8,8 @@ pub mod json;
 pub mod libreqos;
 pub mod manual;
 pub mod netbox;
+pub mod leases;
+pub mod libreqos;
+pub mod manual;
+pub mod radius;
 pub mod show;
