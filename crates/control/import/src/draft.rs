@@ -145,18 +145,6 @@ impl Draft {
     }
 }
 
-/// `1 circuit`, `2 circuits`.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    let many = if number == 1 {
-        ""
-    } else if what.ends_with("ss") || what.ends_with('x') {
-        "es"
-    } else {
-        "s"
-    };
-    format!("{number} {what}{many}")
-}
-
 /// The text on one line, without hidden characters, and shortened if it is long.
 pub(crate) fn printable(text: &str) -> String {
     const LONGEST: usize = 400;
@@ -185,12 +173,6 @@ mod tests {
         draft.name("1:10", " Ann #7\n1:1 root ");
         draft.name("1:11", " ");
         assert_eq!(draft.finish(String::new()).names, "1:10 Ann__7_1:1_root\n");
-    }
-
-    #[test]
-    fn one_is_not_many() {
-        let said = [count(1, "class"), count(2, "class"), count(0, "circuit"), count(1, "node")];
-        assert_eq!(said, ["1 class", "2 classes", "0 circuits", "1 node"]);
     }
 
     #[test]

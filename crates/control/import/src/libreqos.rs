@@ -19,10 +19,11 @@ mod numbers;
 mod rows;
 mod tree;
 
-use crate::draft::{Draft, count};
+use crate::draft::Draft;
 use crate::number::rate;
 use crate::{ImportError, Imported, Ports};
 use devices::{Address, Circuit, Sqm};
+use narrows_units::counted;
 use network::Network;
 use numbers::Kept;
 use std::net::IpAddr;
@@ -67,8 +68,8 @@ pub fn import(
         return Err(ImportError::TooMuch(format!(
             "{} and {} are {places} classes, and one port's htb has at most {CLASSES_MAX}: leave \
              some sites to another box",
-            count(circuits.len(), "circuit"),
-            count(network.nodes.len(), "node")
+            counted(circuits.len(), "circuit"),
+            counted(network.nodes.len(), "node")
         )));
     }
     let mut identities = network.identities();
@@ -82,9 +83,9 @@ pub fn import(
     let addresses: usize = circuits.iter().map(|circuit| circuit.addresses.len()).sum();
     let summary = format!(
         "{} with {} below {}",
-        count(circuits.len(), "circuit"),
-        count(addresses, "address"),
-        count(network.nodes.len(), "node")
+        counted(circuits.len(), "circuit"),
+        counted(addresses, "address"),
+        counted(network.nodes.len(), "node")
     );
     let numbers = numbers::write(&identities, &numbers);
     Ok(Imported { numbers, ..draft.finish(summary) })
