@@ -4,7 +4,7 @@ use crate::output;
 use anyhow::{Context, bail};
 use clap::Args;
 use narrows_control::{Client, NamesFile};
-use narrows_snapshot::{Class, Heaviest, Port, Snapshot};
+use narrows_snapshot::Snapshot;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,16 +53,25 @@ fn rows(shown: &[Snapshot], of_classes: bool) -> anyhow::Result<Vec<Value>> {
     for (instance, port) in shown.iter().flat_map(|it| it.ports.iter().map(move |port| (it, port)))
     {
         if of_classes {
-            let with_port = |class: &Class| {
-                let row = serde_json::to_value(class)?;
-                Ok(serde_json::json!({ "port": port.name, "class": row }))
-            };
-            rows.extend(port.classes.iter().map(with_port).collect::<anyhow::Result<Vec<_>>>()?);
+            for class in &port.classes {
+                let mut row = serde_json::json!({ "port": port.name });
+                if let (Some(row), Value::Object(class)) =
+                    (row.as_object_mut(), serde_json::to_value(class)?)
+                {
+                    row.extend(class);
+                }
+                rows.push(row);
+            }
         } else {
-            // In one cell there is no room for lists.
-            let summary =
-                Port { per_queue: Vec::new(), heaviest: Heaviest::default(), ..port.clone() };
-            rows.push(serde_json::json!({ "state": instance.state, "port": summary }));
+            let mut row = serde_json::to_value(port)?;
+            if let Some(members) = row.as_object_mut() {
+                // In a line there is no room for lists. The distribution is in the JSON.
+                members.retain(|_, value| !value.is_array());
+                members.shift_remove("heaviest");
+                members.get_mut("delays").and_then(|it| it.as_object_mut()?.shift_remove("counts"));
+                members.insert("state".to_owned(), instance.state.clone().into());
+            }
+            rows.push(row);
         }
     }
     Ok(rows)

@@ -61,11 +61,13 @@ fn details(
     let height = (room / charts.len().max(1)).saturating_sub(1).clamp(1, CHART_MAX);
     let size = (usize::from(screen.area.width), height);
     // What a row lacks has no chart: a class that does not measure delays, a direction.
-    for (chart, history) in charts.iter().filter(|(_, history)| history.highest(POINTS).is_some()) {
-        chart.lines(history, size, look).into_iter().for_each(|line| screen.add(line));
-    }
-    if facts.is_empty() && charts.is_empty() {
+    let mut charts =
+        charts.iter().filter(|(_, history)| history.highest(POINTS).is_some()).peekable();
+    if facts.is_empty() && charts.peek().is_none() {
         screen.add("nothing more is known of it".into());
+    }
+    for (chart, history) in charts {
+        chart.lines(history, size, look).into_iter().for_each(|line| screen.add(line));
     }
     columns.into_iter().for_each(|line| screen.add(line.into()));
 }

@@ -225,7 +225,6 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "p, Space          pause; the first rates after that are means over the pause",
         "?                 this page",
         "q, Ctrl-C         quit",
-        "",
         "Rates are per second, over the time between two snapshots; - is not known yet.",
         "k M G: thousands, millions, billions. bit/s: Sent Recvd Arrvd Rate Ceil Thresh.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",

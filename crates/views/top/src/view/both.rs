@@ -149,12 +149,13 @@ pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
             })
         };
         let Some(found) = joined(ports).into_iter().find(is_it) else { continue };
-        let of = |(port, class): (Option<&Port>, Option<&Class>)| {
-            let (port, class) = (port?, class?);
-            let facts = classes::details(now, &classes::key(port, class)).into_iter();
-            Some(facts.map(|(name, value)| (format!("{} {name}", port.name), value)))
-        };
-        return ports.into_iter().zip(found).filter_map(of).flatten().collect();
+        let mut facts = Vec::new();
+        for (port, class) in ports.into_iter().zip(found) {
+            let (Some(port), Some(class)) = (port, class) else { continue };
+            let own = classes::details(now, &classes::key(port, class)).into_iter();
+            facts.extend(own.map(|(name, value)| (format!("{} {name}", port.name), value)));
+        }
+        return facts;
     }
     Vec::new()
 }
