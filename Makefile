@@ -13,7 +13,7 @@ PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc 
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
-# Another processor than this machine's: ARCH=arm64. dist/cross says with which compilers.
+# Another CPU architecture than this machine's: ARCH=arm64. dist/cross says with which compilers.
 CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod beside;
 #[cfg(feature = "lab")]
 pub mod chaos;
+pub mod complete;
 mod cpu_list;
 #[cfg(feature = "lab")]
 pub mod demo;
@@ -28,6 +29,7 @@ pub mod setup;
 pub mod show;
 #[cfg(feature = "lab")]
 pub mod sim;
+pub mod status;
 pub mod tc;
 pub mod top;
 pub mod upgrade;

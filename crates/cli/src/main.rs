@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
+mod csv;
 #[cfg(test)]
 mod numbers;
 mod output;
@@ -32,6 +33,7 @@ enum Command {
     Balance(commands::balance::Balance),
     Health(commands::health::Health),
     Route(commands::route::Route),
+    Status(commands::status::Status),
     Show(commands::show::Show),
     Top(commands::top::Top),
     Serve(commands::serve::Serve),
@@ -43,6 +45,8 @@ enum Command {
     Import(commands::import::Import),
     #[command(hide = true)]
     KeepGates(commands::keep_gates::KeepGates),
+    #[command(hide = true)]
+    Complete(commands::complete::Complete),
     #[command(hide = true)]
     Manual(commands::manual::Manual),
     #[cfg(feature = "lab")]
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Balance(balance) => balance.execute(),
         Command::Health(health) => health.execute(),
         Command::Route(route) => route.execute(),
+        Command::Status(status) => status.execute(),
         Command::Show(show) => show.execute(),
         Command::Top(top) => top.execute(),
         Command::Serve(serve) => serve.execute(),
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.execute(),
         Command::Import(import) => import.execute(),
         Command::KeepGates(keep) => keep.execute(),
+        Command::Complete(complete) => Ok(complete.execute()),
         Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
         #[cfg(feature = "lab")]
         Command::Bench(bench) => bench.execute(),

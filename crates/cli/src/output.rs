@@ -11,6 +11,7 @@
 //!
 //! Non-goals: processes that serve others; they go on without a reader of their log.
 
+use clap::Args;
 use narrows_escape::{json as escaped_json, lines};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -55,6 +56,51 @@ pub fn json_text(json: &str) {
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     json_text(&format!("{}\n", serde_json::to_string_pretty(value)?));
     Ok(())
+}
+
+/// Prints `value` as [CSV](crate::csv).
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn csv(value: &impl Serialize) -> anyhow::Result<()> {
+    data(&crate::csv::table(&serde_json::to_value(value)?));
+    Ok(())
+}
+
+/// How a command prints its results.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Format {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Print CSV, a line for each row of the JSON.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+impl Format {
+    /// Whether it is for people.
+    pub fn is_text(self) -> bool {
+        !self.json && !self.csv
+    }
+
+    /// Prints `value` as JSON or CSV, or for people what `text` makes of it.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn print<T: Display>(
+        self,
+        value: &impl Serialize,
+        text: impl FnOnce() -> T,
+    ) -> anyhow::Result<()> {
+        match (self.json, self.csv) {
+            (true, _) => json(value)?,
+            (_, true) => csv(value)?,
+            _ => self::text(text()),
+        }
+        Ok(())
+    }
 }
 
 /// Prints text on standard error, as it ends.

@@ -1,7 +1,7 @@
 //! What the commands share that speak another tool's words (`tc`, `ipset`, `ipvsadm`): the instance
 //! that they ask, the files that they read, and how they print its answer.
 
-use crate::output;
+use crate::{csv, output};
 use anyhow::{Context, bail};
 use narrows_control::{Answer, Client, Request};
 use narrows_escape::shell;
@@ -18,6 +18,14 @@ pub(super) enum Output {
     Saved,
     /// JSON.
     Json,
+    /// CSV, made of JSON.
+    Csv,
+}
+
+/// Takes the option for CSV out of `words`, which then ask for JSON by `json`. Whether it was there.
+pub(super) fn asks_for_csv(words: &mut [String], json: &str) -> bool {
+    let option = words.iter_mut().find(|word| ["-csv", "--csv"].contains(&word.as_str()));
+    option.map(|word| json.clone_into(word)).is_some()
 }
 
 /// The instance of `ports`, or the only one.
@@ -68,6 +76,11 @@ pub(super) fn print(outcome: &Outcome, output: Output) -> ExitCode {
         Output::Text => output::text(&outcome.stdout),
         Output::Saved => output::data(&outcome.stdout),
         Output::Json => output::json_text(&outcome.stdout),
+        Output::Csv => match serde_json::from_str::<serde_json::Value>(&outcome.stdout) {
+            Ok(value) => output::data(&csv::table(&value)),
+            // Nothing, or what is no table.
+            Err(_) => output::text(&outcome.stdout),
+        },
     }
     output::report(&outcome.stderr);
     ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX))

@@ -1,6 +1,6 @@
 //! `narrows balance`.
 
-use super::answer::{Output, ask, instance, print, read};
+use super::answer::{Output, ask, asks_for_csv, instance, print, read};
 use anyhow::bail;
 use clap::Args;
 use narrows_control::Request;
@@ -41,6 +41,7 @@ const FILE_MAX_MIB: u64 = 4;
 ///   narrows balance add -t 192.0.2.1:80 -r 10.0.0.2 -i -w 2
 ///   narrows balance edit -t 192.0.2.1:80 -r 10.0.0.1 -w 0
 ///   narrows balance list --stats
+///   narrows balance list --stats --csv
 ///
 ///   narrows balance add -u 192.0.2.1:443 -s mh --quic lb:4
 ///   narrows balance add -u 192.0.2.1:443 -r 10.0.0.1 -i --quic-id 0x2a
@@ -64,9 +65,12 @@ pub struct Balance {
 }
 
 impl Balance {
-    pub fn execute(self) -> anyhow::Result<ExitCode> {
+    pub fn execute(mut self) -> anyhow::Result<ExitCode> {
+        let csv = asks_for_csv(&mut self.words, "-j");
         let has = |options: &[&str]| self.words.iter().any(|word| options.contains(&word.as_str()));
-        let output = if has(&["-j", "--json"]) {
+        let output = if csv {
+            Output::Csv
+        } else if has(&["-j", "--json"]) {
             Output::Json
         } else if has(&["save", "-S", "--save"]) {
             Output::Saved

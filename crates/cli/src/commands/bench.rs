@@ -5,7 +5,7 @@ mod look_ups;
 mod work;
 
 use super::report::print;
-use crate::output;
+use crate::output::{self, Format};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use frames::{
@@ -191,9 +191,8 @@ struct InRounds {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl InRounds {
@@ -201,8 +200,8 @@ impl InRounds {
         self,
         run: impl FnOnce(&Rounds) -> anyhow::Result<R>,
     ) -> anyhow::Result<ExitCode> {
-        let json = self.json;
-        print(&self.measure(run)?, json)
+        let format = self.format;
+        print(&self.measure(run)?, format)
     }
 
     fn measure<R>(self, run: impl FnOnce(&Rounds) -> anyhow::Result<R>) -> anyhow::Result<R> {
@@ -243,9 +242,9 @@ impl Router {
         if systems.is_empty() {
             systems = routing::systems().into_iter().map(str::to_owned).collect();
         }
-        let json = rounds.json;
+        let format = rounds.format;
         let report = rounds.measure(|rounds| routing::run(rounds, &systems))?;
-        let code = print(&report, json)?;
+        let code = print(&report, format)?;
         Ok(if report.failures.is_empty() { code } else { ExitCode::FAILURE })
     }
 }
@@ -396,15 +395,14 @@ struct Control {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = control::CIRCUITS, value_parser = clap::value_parser!(u32).range(1..=500_000))]
     circuits: Vec<u32>,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Control {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let program = std::env::current_exe()?;
-        print(&control::run(&program, &self.circuits)?, self.json)
+        print(&control::run(&program, &self.circuits)?, self.format)
     }
 }
 
@@ -416,9 +414,8 @@ struct Accuracy {
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Accuracy {
@@ -428,7 +425,7 @@ impl Accuracy {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
         })?;
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -461,9 +458,8 @@ struct Policing {
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Policing {
@@ -476,24 +472,23 @@ impl Policing {
             settle: Duration::from_secs(self.settle),
             window: Duration::from_secs(self.seconds),
         })?;
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
 /// Queues, qdiscs and meters, beside the simplest queue; one core, no I/O.
 #[derive(Args)]
 struct Qdisc {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Qdisc {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let structures = narrows_bench::Structure::all();
         let rows = narrows_bench::qdisc::run(&structures, Default::default());
-        if self.json {
-            output::json(&serde_json::json!({ "rows": rows }))?;
+        if !self.format.is_text() {
+            self.format.print(&serde_json::json!({ "rows": rows }), String::new)?;
             return Ok(ExitCode::SUCCESS);
         }
         output::say(format_args!(
@@ -526,9 +521,8 @@ struct Policy {
     #[arg(long, value_name = "R", default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Policy {
@@ -537,7 +531,7 @@ impl Policy {
         let mut progress = Progress::over(policy::steps(&options));
         let report = policy::run(&options, |title| progress.begin(title))?;
         drop(progress);
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -553,15 +547,14 @@ struct Classify {
     #[arg(long, value_name = "R", default_value_t = 201, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Classify {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let options = classify::Options { repeats: self.repeats as usize, ..Default::default() };
-        print(&classify::run(&options), self.json)
+        print(&classify::run(&options), self.format)
     }
 }
 
@@ -585,9 +578,8 @@ struct Coordination {
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Coordination {
@@ -600,7 +592,7 @@ impl Coordination {
         let mut progress = Progress::over(bench.trials());
         let report = bench.run(|title| progress.begin(title))?;
         drop(progress);
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -620,9 +612,8 @@ struct Cake {
     #[arg(long)]
     no_instructions: bool,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Cake {
@@ -633,7 +624,7 @@ impl Cake {
         let mut progress = Progress::over(cake::steps(&options));
         let report = cake::run(&options, |title| progress.begin(title))?;
         drop(progress);
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -668,9 +659,8 @@ struct Tree {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=coordination::MAX_THREADS as i64))]
     threads: Option<u16>,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Tree {
@@ -689,7 +679,7 @@ impl Tree {
         let mut progress = Progress::over(class_tree::steps(&options));
         let report = class_tree::run(&options, |title| progress.begin(title))?;
         drop(progress);
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -716,9 +706,8 @@ struct Xdp {
     #[arg(long, value_name = "R", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Xdp {
@@ -730,7 +719,7 @@ impl Xdp {
                 window: Duration::from_secs(1),
                 rounds: self.repeats,
             })?;
-            return print(&report, self.json);
+            return print(&report, self.format);
         }
         let bed = Testbed::up(1)?;
         let namespace = bed.shaper();
@@ -751,7 +740,7 @@ impl Xdp {
             let mut progress = Progress::over(xdp::steps(&options));
             xdp::run(&options, |title| progress.begin(title))
         })?;
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -789,9 +778,8 @@ struct Balance {
     #[arg(long, value_name = "R", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Balance {
@@ -804,7 +792,7 @@ impl Balance {
                 rounds: self.repeats,
             };
             let report = balancing::run(&rounds, &self.connections, &self.servers)?;
-            return print(&report, self.json);
+            return print(&report, self.format);
         }
         let options = balance::Options {
             connections: self.connections,
@@ -814,7 +802,7 @@ impl Balance {
         };
         let mut progress = Progress::over(balance::steps(&options));
         let report = balance::run(&options, |title| progress.begin(title))?;
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -849,9 +837,8 @@ struct Wheels {
     #[arg(long)]
     no_instructions: bool,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Wheels {
@@ -866,7 +853,7 @@ impl Wheels {
         let progress = RefCell::new(Progress::over(wheels::steps(&options)));
         let mut is_first = true;
         let show = |rows: &[wheels::Row]| {
-            if self.json {
+            if !self.format.is_text() {
                 return;
             }
             let begin = if is_first { wheels::header() } else { String::new() };
@@ -876,7 +863,7 @@ impl Wheels {
         };
         let report = wheels::run(&options, |title| progress.borrow_mut().begin(title), show)?;
         drop(progress);
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::report::print;
 use super::run::{Plane, Xdp};
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::bail;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
@@ -59,9 +59,8 @@ pub struct Chaos {
     #[arg(long, value_name = "KIND,..", value_delimiter = ',', value_parser = parse_kind)]
     only: Vec<Kind>,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Chaos {
@@ -74,7 +73,7 @@ impl Chaos {
                 seed: self.seed,
                 duration: self.duration,
             })?;
-            let end = print(&report, self.json)?;
+            let end = print(&report, self.format)?;
             return Ok(if report.is_good() { end } else { ExitCode::FAILURE });
         }
         let report = chaos::run(&chaos::Options {
@@ -94,7 +93,7 @@ impl Chaos {
             kinds: self.only,
             planted: None,
         })?;
-        let end = print(&report, self.json)?;
+        let end = print(&report, self.format)?;
         Ok(if report.is_good() { end } else { ExitCode::FAILURE })
     }
 }

@@ -1,7 +1,7 @@
 //! `narrows demo`.
 
 use super::report::print;
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
@@ -31,9 +31,8 @@ pub struct Demo {
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Subcommand)]
@@ -59,9 +58,8 @@ struct Latency {
     #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Also plot the distribution of the added delays, as SVG.
     #[arg(long, value_name = "FILE")]
@@ -103,9 +101,8 @@ struct Router {
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Show a website whose servers drain, die and come back behind the balancer, under requests.
@@ -120,9 +117,8 @@ struct Balance {
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Show four boxes with one limit, while load moves, a box is killed, and a wire is cut.
@@ -139,9 +135,8 @@ struct Fleet {
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(4..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Also plot the rates over time, as SVG.
     #[arg(long, value_name = "FILE")]
@@ -180,9 +175,8 @@ struct Host {
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Also plot the distribution of the added delays, as SVG.
     #[arg(long, value_name = "FILE")]
@@ -196,9 +190,8 @@ struct Phases {
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Also plot the results over time, as SVG.
     #[arg(long, value_name = "FILE")]
@@ -222,7 +215,7 @@ impl Demo {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
         })?;
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -235,7 +228,7 @@ impl Latency {
         if let Some(file) = &self.plot {
             write_plot(file, &rrul::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -248,7 +241,7 @@ impl Tree {
         if let Some(file) = &self.phases.plot {
             write_plot(file, &tree::svg(&report)?)?;
         }
-        print(&report, self.phases.json)
+        print(&report, self.phases.format)
     }
 }
 
@@ -261,7 +254,7 @@ impl Flood {
         if let Some(file) = &self.phases.plot {
             write_plot(file, &flood::svg(&report)?)?;
         }
-        print(&report, self.phases.json)
+        print(&report, self.phases.format)
     }
 }
 
@@ -271,7 +264,7 @@ impl Router {
             program: std::env::current_exe()?,
             phase: Duration::from_secs(self.seconds),
         })?;
-        judged(print(&report, self.json)?, report.is_met)
+        judged(print(&report, self.format)?, report.is_met)
     }
 }
 
@@ -281,7 +274,7 @@ impl Balance {
             program: std::env::current_exe()?,
             phase: Duration::from_secs(self.seconds),
         })?;
-        judged(print(&report, self.json)?, report.is_met)
+        judged(print(&report, self.format)?, report.is_met)
     }
 }
 
@@ -297,7 +290,7 @@ impl Host {
         if let Some(file) = &self.plot {
             write_plot(file, &own_traffic::svg(&report)?)?;
         }
-        print(&report, self.json)
+        print(&report, self.format)
     }
 }
 
@@ -312,7 +305,7 @@ impl Fleet {
         if let Some(file) = &self.plot {
             write_plot(file, &fleet::svg(&report)?)?;
         }
-        judged(print(&report, self.json)?, report.is_met)
+        judged(print(&report, self.format)?, report.is_met)
     }
 }
 

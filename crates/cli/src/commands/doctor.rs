@@ -2,7 +2,7 @@
 
 use super::joined::parse_pair;
 use super::run::{Plane, plane_of};
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::bail;
 use clap::Args;
 use narrows_control::Client;
@@ -63,9 +63,8 @@ pub struct Doctor {
     #[arg(long, value_name = "PLANE")]
     plane: Option<Plane>,
 
-    /// Print JSON: an array of findings.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Doctor {
@@ -93,11 +92,7 @@ impl Doctor {
         let wanted =
             Wanted { skip_netfilter: self.skip_netfilter, running: running(&ports), ..wanted };
         let findings = examine(&ports, &wanted);
-        if self.json {
-            output::json(&findings)?;
-        } else {
-            output::text(doctor::render(&findings));
-        }
+        self.format.print(&findings, || doctor::render(&findings))?;
         let fit = doctor::blockers(&findings).next().is_none();
         Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -57,9 +57,21 @@ impl Manual {
             make(&folder)?;
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut command.clone(), name.as_str(), &mut text);
+            text.extend_from_slice(asks_for_words(shell).as_bytes());
             write(&folder.join(file), &text)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a shell's script needs to ask `narrows complete` first, whose words depend on this host.
+/// Where that has no answer, the script goes on as before.
+fn asks_for_words(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => include_str!("complete/words.bash"),
+        Shell::Zsh => include_str!("complete/words.zsh"),
+        Shell::Fish => include_str!("complete/words.fish"),
+        _ => "",
     }
 }
 

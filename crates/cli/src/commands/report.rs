@@ -1,6 +1,6 @@
 //! Prints the results of a command.
 
-use crate::output;
+use crate::output::Format;
 use narrows_testbed::interrupt;
 use serde::Serialize;
 use std::fmt::Display;
@@ -15,12 +15,8 @@ pub fn exit_code() -> ExitCode {
     if interrupt::requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
 }
 
-/// Prints a report as text or as JSON.
-pub fn print(report: &(impl Display + Serialize), json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        output::json(report)?;
-    } else {
-        output::text(report);
-    }
+/// Prints a report in this format.
+pub fn print(report: &(impl Display + Serialize), format: Format) -> anyhow::Result<ExitCode> {
+    format.print(report, || report)?;
     Ok(exit_code())
 }

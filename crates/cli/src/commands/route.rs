@@ -1,6 +1,6 @@
 //! `narrows route`.
 
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::{Context, bail};
 use clap::Args;
 use narrows_control::{
@@ -39,9 +39,8 @@ pub struct Route {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     ports: Vec<String>,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// `get ADDRESS [from ADDRESS iif DEV]` or `stats`.
     #[arg(required = true, value_name = "WORDS")]
@@ -66,20 +65,12 @@ impl Route {
     }
 
     fn show_found(&self, found: &RouteFound) -> anyhow::Result<ExitCode> {
-        if self.json {
-            output::json(found)?;
-        } else {
-            output::text(text_of(found));
-        }
+        self.format.print(found, || text_of(found))?;
         Ok(if found.agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn show_stats(&self, stats: &RouteStats) -> anyhow::Result<ExitCode> {
-        if self.json {
-            output::json(stats)?;
-        } else {
-            output::text(text_of_stats(stats));
-        }
+        self.format.print(stats, || text_of_stats(stats))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -17,10 +17,11 @@ use std::process::ExitCode;
 /// Join ports and shape what passes between them.
 ///
 /// Every frame that arrives at one port leaves through the other one: another interface, or
-/// another VLAN of the same interface (--stick). This box cannot be reached through the ports,
-/// unless you gave one, or the bridge between them, an IP address: then frames to the port's own
-/// MAC address go to its kernel. One worker thread serves each queue pair, pinned to a core.
-/// Without a policy nothing is limited; `narrows tc` sets limits at run time:
+/// another VLAN of the same interface (--stick). This box is not reached through the ports. A box
+/// without a third interface needs an IP address on a bridge of both ports, which stays in force
+/// while Narrows runs (docs/guide.md, "Who reaches the box"); `narrows doctor` says whether it has
+/// one. One worker thread serves each queue pair, pinned to a core. Without a policy nothing is
+/// limited; `narrows tc` sets limits at run time:
 ///
 ///   narrows run --ports eth1,eth2
 ///   narrows tc qdisc replace dev eth2 root tbf rate 1gbit burst 1mb latency 5ms

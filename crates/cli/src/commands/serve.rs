@@ -45,7 +45,8 @@ pub struct Serve {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 
-    /// Export metrics of at most N classes and N qdiscs. A metric counts those left out.
+    /// Export metrics of at most N classes and N qdiscs of each port: of both directions. A metric
+    /// counts those left out.
     #[arg(long, value_name = "N", default_value_t = 500)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     classes_max: u32,

@@ -44,7 +44,7 @@ const ETHERNET_HEADER: u32 = 14;
 #[command(after_long_help = "Examples:
   narrows setup
   narrows setup --ports eth1,eth2 --down 237mbit --up 38mbit --link docsis --yes
-  narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run
+  narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link vdsl --dry-run
   narrows setup --stick eth1 --vlans 100:200 --down 95mbit --up 20mbit --link ethernet
   narrows setup --router eth1,eth2 --down 95mbit --up 20mbit --link ethernet
   narrows setup --wan ppp0 --down 95mbit --up 20mbit --link pppoe-ptm
@@ -94,7 +94,9 @@ pub struct Setup {
     #[arg(long, requires = "router")]
     skip_netfilter: bool,
 
-    /// Download rate, such as 95mbit. Use 95 % of what the line carries, so that the queue is here.
+    /// Download rate, such as 95mbit, so that the queue is here: 95 % of what a speed test measures
+    /// while nothing else uses the line. Of DSL, 95 % of the rate at which the modem synchronises,
+    /// which its status page shows; its framing is counted.
     #[arg(long, value_name = "RATE")]
     down: Option<String>,
 
@@ -102,8 +104,8 @@ pub struct Setup {
     #[arg(long, value_name = "RATE")]
     up: Option<String>,
 
-    /// The kind of line, so that Narrows counts its framing.
-    #[arg(long, value_name = "LINK", value_parser = links())]
+    /// The kind of line, so that Narrows counts its framing. Also adsl, vdsl, cable, fibre.
+    #[arg(long, value_name = "LINK", value_parser = links(), ignore_case = true)]
     link: Option<String>,
 
     /// The name of the instance: NAME.conf, NAME.tc, narrows@NAME.
@@ -131,8 +133,18 @@ pub struct Setup {
     watch: u64,
 }
 
+/// The names of the interfaces that may be ports.
+pub fn interfaces() -> Vec<String> {
+    interfaces::list().into_iter().map(|interface| interface.name).collect()
+}
+
 fn links() -> PossibleValuesParser {
-    policy::LINKS.map(|(name, what)| PossibleValue::new(name).help(what)).into()
+    let link = |(name, what)| {
+        let also = policy::ALSO.iter().filter(|(_, of)| *of == name).map(|(also, _)| *also);
+        PossibleValue::new(name).help(what).aliases(also)
+    };
+    let dsl = PossibleValue::new("dsl").help("ADSL up to 24 Mbit/s of downloads, VDSL2 above");
+    policy::LINKS.map(link).into_iter().chain([dsl]).collect::<Vec<_>>().into()
 }
 
 /// How many bytes the header of Ethernet has at `port`; at an ifb packets are as at its port.

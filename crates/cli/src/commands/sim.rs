@@ -1,7 +1,7 @@
 //! `narrows sim`.
 
 use super::report::exit_code;
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -43,9 +43,8 @@ pub struct Sim {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print JSON: one object, with a row for each run.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 
     /// Also write a page with the table and plots.
     #[arg(long, value_name = "FILE")]
@@ -113,11 +112,7 @@ impl Sim {
             std::fs::write(path, page)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        if self.json {
-            output::json(&finished.json())?;
-        } else {
-            output::text(finished.table());
-        }
+        self.format.print(&finished.json(), || finished.table())?;
         Ok(exit_code())
     }
 }

@@ -22,11 +22,13 @@ use std::process::ExitCode;
 ///   sync TIME                          how long shares are valid: derived for fair, 200us
 ///                                      for equal
 ///   linklayer ptm                      VDSL2 framing
+///   -csv                               like -j, as CSV: a line for each qdisc or class
 ///
 /// Examples:
 ///
 ///   narrows tc qdisc replace dev eth2 root tbf rate 1gbit burst 1mb latency 5ms
 ///   narrows tc -s qdisc show dev eth2
+///   narrows tc -s -csv class show dev eth2
 ///   narrows tc --policy shaper.tc qdisc add dev eth2 root pfifo limit 100
 ///   narrows tc save > shaper.tc
 #[derive(Args)]
@@ -48,11 +50,15 @@ pub struct Tc {
 impl Tc {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         // A word that is not UTF-8 cannot be one of tc's: the complaint shows it.
-        let words: Vec<String> =
+        let mut words: Vec<String> =
             self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        // tc's options come first, and behind them a name may be anything.
+        let options = words.iter().take_while(|word| word.starts_with('-')).count();
+        let csv = answer::asks_for_csv(&mut words[..options], "-j");
         let line = CommandLine::parse(&words);
         let said = line.as_ref().ok();
         let output = match said {
+            Some(_) if csv => Output::Csv,
             Some(line) if line.options.json => Output::Json,
             Some(line) if line.words.first().is_some_and(|it| it == "save") => Output::Saved,
             _ => Output::Text,

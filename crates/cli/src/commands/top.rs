@@ -2,7 +2,7 @@
 
 use crate::output;
 use clap::Args;
-use narrows_top::{App, Feed, Look, Source, View};
+use narrows_top::{App, Excerpt, Feed, Look, Source, View};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use std::time::Duration;
 #[command(after_long_help = "Examples:
   narrows top
   narrows top eth2 --interval 0.5 --view classes
-  narrows top --once --view drops")]
+  narrows top --once --view drops
+  narrows top --once --view both --flat --sort 'Sent B' --rows 20")]
 pub struct Top {
     /// A port of the instance; needed if several run here.
     #[arg(value_name = "DEV")]
@@ -37,6 +38,18 @@ pub struct Top {
     /// Print one frame as text, with rates over one interval, and exit. Needs no terminal.
     #[arg(long)]
     once: bool,
+
+    /// With --once: sort by this column, the largest first.
+    #[arg(long, value_name = "COLUMN", requires = "once")]
+    sort: Option<String>,
+
+    /// With --once: one list instead of a tree.
+    #[arg(long, requires = "once")]
+    flat: bool,
+
+    /// With --once: at most this many rows of each view.
+    #[arg(long, value_name = "N", requires = "once")]
+    rows: Option<usize>,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -61,7 +74,10 @@ impl Top {
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));
             std::thread::sleep(self.interval);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));
-            output::text(narrows_top::once(&app, self.view, Look::from_environment()));
+            let Self { view: only, sort, flat: is_flat, rows, .. } = self;
+            let excerpt = Excerpt { only, sort, is_flat, rows };
+            let text = narrows_top::once(&app, &excerpt, Look::from_environment());
+            output::text(text.map_err(|why| anyhow::anyhow!("--sort: {why}"))?);
         } else {
             narrows_top::run(source, self.view.unwrap_or(View::Queues), self.interval)?;
         }

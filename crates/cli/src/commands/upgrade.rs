@@ -1,6 +1,6 @@
 //! `narrows upgrade`.
 
-use crate::output;
+use crate::output::{self, Format};
 use anyhow::Context;
 use clap::Args;
 use narrows_control::{Answer, Client, Request, UpgradeStatus};
@@ -37,9 +37,8 @@ pub struct Upgrade {
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
 
-    /// Print JSON: an array with an object for each instance.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 impl Upgrade {
@@ -53,14 +52,14 @@ impl Upgrade {
         for client in Client::find(self.dev.as_deref())? {
             let ports = client.ports.join(",");
             let status = upgrade(&client, binary.clone())?;
-            if !self.json {
+            if self.format.is_text() {
                 output::say(format_args!("{ports}: {status}"));
             }
             keepers.extend(client.snapshot(false).ok().and_then(|shown| shown.kept_by));
             all.push(status);
         }
-        if self.json {
-            output::json(&all)?;
+        if !self.format.is_text() {
+            self.format.print(&all, String::new)?;
         }
         for keeper in keepers {
             output::complain(format_args!(

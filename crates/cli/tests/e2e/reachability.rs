@@ -4,7 +4,7 @@
 use crate::policing::XDP;
 use crate::setup::{NARROWS, ip, show, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, written};
+use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, written};
 use narrows_testbed::narrows::Instance;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -262,4 +262,49 @@ fn the_standby_bridge_does_not_lead_to_the_box_but_to_an_address_of_its_own() {
     instance.stop().unwrap();
     assert_eq!(host.reached(&[GIVEN]), [GIVEN], "the bridge's own address");
     assert_eq!(host.automatic(), before);
+}
+
+/// The box has an address on the bridge, which stays there: hosts on both sides find it by
+/// themselves and keep it, before, while and after Narrows runs.
+#[test]
+fn a_box_with_two_ports_is_managed_through_them_by_an_address_on_their_bridge() {
+    let Some(_turn) = turn_to_count() else { return };
+    let host = Host::new();
+    let (bed, v6) = (&host.bed, "2001:db8::9");
+    for (namespace, device, last) in [(bed.client(), CLIENT, 1), (bed.server(), SERVER, 2)] {
+        for line in ["accept_dad=0", "disable_ipv6=0"] {
+            namespace.run("sysctl", &["-qw", &format!("net.ipv6.conf.{device}.{line}")]).unwrap();
+        }
+        ip(namespace, &format!("addr replace 192.0.2.{last}/24 dev {device}"));
+        ip(namespace, &format!("addr replace 2001:db8::{last}/64 dev {device} nodad"));
+    }
+    let shaper = bed.shaper();
+    // The operator's own, which Narrows takes as its standby.
+    ip(shaper, "link add br0 type bridge forward_delay 0");
+    for port in [PORT_A, PORT_B] {
+        ip(shaper, &format!("link set dev {port} master br0"));
+    }
+    ip(shaper, "link set dev br0 up");
+    ip(shaper, &format!("addr add {GIVEN}/24 dev br0"));
+    ip(shaper, &format!("addr add {v6}/64 dev br0 nodad"));
+    let answered = || {
+        for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
+            ip(namespace, &format!("neigh flush dev {device}"));
+            for address in [GIVEN, v6] {
+                if namespace.run("ping", &["-c", "1", "-W", "1", address]).is_err() {
+                    return false;
+                }
+            }
+        }
+        true
+    };
+    for plane in PLANES {
+        wait_for(bed, "the bridge answers", |_| answered());
+        let instance = host.start(plane);
+        wait_for(bed, "the box answers", |_| answered());
+        ip(shaper, "neigh flush dev br0");
+        shaper.run("ping", &["-c", "1", "-W", "1", "192.0.2.2"]).unwrap();
+        assert!(show(bed)["ports"][0]["to_self"].as_u64() > Some(0), "{plane:?}");
+        instance.stop().unwrap();
+    }
 }

@@ -1,5 +1,6 @@
 //! The status of an upgrade.
 
+use narrows_units::counted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -63,8 +64,9 @@ impl fmt::Display for UpgradeStatus {
             }
             Self::Done { pid, from, to, pause_us, packets, .. } => write!(
                 f,
-                "upgraded from {from} to {to}: process {pid} took over {packets} queued packets, \
-                 workers stood still for {}.{:03} ms",
+                "upgraded from {from} to {to}: process {pid} took over {}, \
+                 workers paused for {}.{:03} ms",
+                counted(*packets, "queued packet"),
                 pause_us / 1000,
                 pause_us % 1000
             ),

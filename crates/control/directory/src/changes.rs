@@ -1,8 +1,8 @@
 //! What differs between two directories, in people's words.
 
 use crate::said::{printable, rate_pair};
-use crate::{Directory, Plan, Queueing, Site, Subscriber, count};
-use narrows_units::Rate;
+use crate::{Directory, Plan, Queueing, Site, Subscriber};
+use narrows_units::{Rate, counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
@@ -89,7 +89,7 @@ fn tally<T>(changes: &[Change<T>], what: &str) -> String {
     let mut parts = Vec::new();
     for (number, how) in counts.into_iter().filter(|(number, _)| *number > 0) {
         match parts.is_empty() {
-            true => parts.push(format!("{} {how}", count(number, what))),
+            true => parts.push(format!("{} {how}", counted(number, what))),
             false => parts.push(format!("{number} {how}")),
         }
     }

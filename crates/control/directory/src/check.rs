@@ -1,8 +1,8 @@
 //! What makes a directory unsound.
 
 use crate::form::SIX_MAX;
-use crate::{Directory, Prefix, count, printable};
-use narrows_units::Rate;
+use crate::{Directory, Prefix, printable};
+use narrows_units::{Rate, counted};
 use std::collections::{HashMap, HashSet};
 
 /// The most sites and subscribers together: the classes of a port.
@@ -26,8 +26,8 @@ impl Directory {
             faults.push(format!(
                 "{} and {} are {classes} classes, and one port's htb has at most {CLASSES_MAX}: \
                  leave some sites to another box",
-                count(self.subscribers.len(), "subscriber"),
-                count(self.sites.len(), "site")
+                counted(self.subscribers.len(), "subscriber"),
+                counted(self.sites.len(), "site")
             ));
         }
         let keys = self.sites.keys().chain(self.subscribers.keys());
@@ -44,7 +44,7 @@ impl Directory {
         let more = faults.len().saturating_sub(FAULTS_MAX);
         faults.truncate(FAULTS_MAX);
         if more > 0 {
-            faults.push(format!("and {} more", count(more, "fault")));
+            faults.push(format!("and {} more", counted(more, "fault")));
         }
         faults
     }

@@ -3,18 +3,6 @@
 use narrows_escape::is_hidden;
 use narrows_units::Rate;
 
-/// `1 circuit`, `2 circuits`, `2 classes`.
-pub fn count(number: usize, what: &str) -> String {
-    let many = if number == 1 {
-        ""
-    } else if what.ends_with("ss") || what.ends_with('x') {
-        "es"
-    } else {
-        "s"
-    };
-    format!("{number} {what}{many}")
-}
-
 /// The text on one line, without hidden characters, and shortened if it is long.
 pub fn printable(text: &str) -> String {
     const LONGEST: usize = 400;
@@ -50,12 +38,6 @@ pub(crate) fn rate_pair([down, up]: [Rate; 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_is_not_many() {
-        let said = [count(1, "class"), count(2, "class"), count(0, "circuit"), count(1, "node")];
-        assert_eq!(said, ["1 class", "2 classes", "0 circuits", "1 node"]);
-    }
 
     #[test]
     fn rates_are_exact() {

@@ -18,6 +18,7 @@ use crate::way::Lookout;
 use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_control::Client;
 use narrows_link::LinkError;
+use narrows_units::counted;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -270,7 +271,8 @@ impl Monitor {
     /// Says what is checked, and which services of the file the instance does not have.
     fn say_begin(&self) {
         let servers: usize = self.services.values().map(|service| service.probing.len()).sum();
-        log::info!("checking {servers} servers of {} services", self.services.len());
+        let services = counted(self.services.len(), "service");
+        log::info!("checking {} of {services}", counted(servers, "server"));
         let unknown = self.config.services();
         for service in unknown.filter(|service| !self.listed.contains_key(service)) {
             log::warn!("the file has {}, which is no service (yet)", named(service));

@@ -6,6 +6,7 @@ use crate::probe::{NoAnswer, To};
 use crate::way::Ways;
 use narrows_balance::{ListedServer, ListedService, ListedTunnel, ServiceId};
 use narrows_link::ways::NoWay;
+use narrows_units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +77,7 @@ impl Network {
         if let Ok(answers) = &self.answers
             && let Err(error) = answers.come_from(&known.services)
         {
-            log::warn!("answers from {} addresses: {error}", known.services.len());
+            log::warn!("answers from {}: {error}", counted(known.services.len(), "address"));
         }
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }

@@ -22,8 +22,9 @@ use crate::{ImportError, Imported, Ports};
 use devices::Circuit;
 use narrows_directory::{
     CLASSES_MAX, Directory, Draft, Numbers, Options as Compiling, Plan, Report, Row, Rows, Site,
-    Subscriber, compile_rows, count,
+    Subscriber, compile_rows,
 };
+use narrows_units::counted;
 use network::Network;
 use std::collections::BTreeMap;
 
@@ -99,8 +100,8 @@ fn to_directory(
         return Err(ImportError::TooMuch(format!(
             "{} and {} are {places} classes, and one port's htb has at most {CLASSES_MAX}: leave \
              some sites to another box",
-            count(circuits.len(), "circuit"),
-            count(network.nodes.len(), "node")
+            counted(circuits.len(), "circuit"),
+            counted(network.nodes.len(), "node")
         )));
     }
     let mut directory = Directory::default();
@@ -147,8 +148,8 @@ fn summary(directory: &Directory) -> String {
     let addresses = directory.subscribers.values().map(|subscriber| subscriber.addresses.len());
     format!(
         "{} with {} below {}",
-        count(directory.subscribers.len(), "circuit"),
-        count(addresses.sum(), "address"),
-        count(directory.sites.len(), "node")
+        counted(directory.subscribers.len(), "circuit"),
+        counted(addresses.sum::<usize>(), "address"),
+        counted(directory.sites.len(), "node")
     )
 }

@@ -22,6 +22,7 @@ mod uci;
 use crate::draft::Draft;
 use crate::number::rate;
 use crate::{ImportError, Imported, Ports};
+use narrows_units::counted;
 use scripts::{Becomes, Tins};
 use uci::Section;
 
@@ -283,7 +284,7 @@ impl Shaper<'_> {
             self.draft.fault(&format!(
                 "overhead {given}: tbf takes no negative overhead ({overhead}), so each frame counts \
                  {} too much",
-                narrows_directory::count(overhead.unsigned_abs() as usize, "byte")
+                counted(overhead.unsigned_abs() as usize, "byte")
             ));
         }
         let mpu = self.bytes("tcMPU", 0..=256);

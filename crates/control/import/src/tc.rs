@@ -23,7 +23,7 @@ mod value;
 use crate::draft::Draft;
 use crate::json::Kept;
 use crate::{ImportError, Imported};
-use narrows_directory::count;
+use narrows_units::counted;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use value::text;
@@ -162,7 +162,8 @@ impl Printed {
             let why = "no device has a qdisc to import: all have the kernel's defaults";
             return Err(ImportError::Nothing(why.to_owned()));
         }
-        let summary = [count(qdiscs, "qdisc"), count(classes, "class"), count(filters, "filter")];
+        let summary =
+            [counted(qdiscs, "qdisc"), counted(classes, "class"), counted(filters, "filter")];
         Ok(draft.finish(summary.join(", ")))
     }
 }
@@ -273,7 +274,7 @@ impl<'a> Tree<'a> {
             queue.extend(by_parent.remove(text(class, "handle").unwrap_or("")).unwrap_or_default());
         }
         if next < own.len() {
-            let many = count(own.len() - next, "class");
+            let many = counted(own.len() - next, "class");
             draft.fault(&format!("{many} of {top} below a missing one: left out"));
         }
         // A cake_mq makes its children itself.

@@ -17,7 +17,7 @@ pub struct Delays {
     /// The longest, in microseconds.
     pub max_us: f64,
     /// Delays in microseconds, ascending, each with its number of packets. For a port, a delay is
-    /// an upper bound within 1 %; for classes and tins it is within an eighth.
+    /// an upper bound within 1 %; for classes and tins it is to within 12.5 %.
     pub counts: Counts,
 }
 

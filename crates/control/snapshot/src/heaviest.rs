@@ -32,7 +32,7 @@ pub struct Heavy {
     pub delay_mean_us: u64,
     /// The longest delay among the sampled packets, in microseconds.
     pub delay_max_us: u64,
-    /// The median delay by bytes, in microseconds. Percentiles are within an eighth.
+    /// The median delay by bytes, in microseconds. Percentiles are to within 12.5 %.
     pub delay_p50_us: u64,
     /// The 99th percentile by bytes, in microseconds.
     pub delay_p99_us: u64,

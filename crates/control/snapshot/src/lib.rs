@@ -97,7 +97,7 @@ pub struct Snapshot {
 /// One check of `narrows doctor`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
-    /// An interface's name, or `kernel`, `cpu` or `process`.
+    /// An interface's name, or `kernel`, `cpu`, `process` or `box`.
     pub subject: String,
     /// `ok`, `note` or `warning`; with a blocker the process would not have started.
     pub severity: String,

@@ -108,7 +108,7 @@ pub struct ClassStats {
     /// The counters of all kinds.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The delays of the packets that the class sent, within an eighth: the times are the middles
+    /// The delays of the packets that the class sent, to within 12.5 %: the times are the middles
     /// of histogram buckets. For a class below another qdisc, the delay ends when that qdisc takes
     /// the packet.
     #[serde(skip_serializing_if = "Delays::is_empty", default)]

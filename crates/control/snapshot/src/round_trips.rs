@@ -34,7 +34,7 @@ pub struct Losses {
 pub struct RoundTrip {
     /// The minimum, in microseconds: the delay of the path.
     pub min_us: u64,
-    /// The median, within an eighth, in microseconds. Includes delayed acknowledgements.
+    /// The median, to within 12.5 %, in microseconds. Includes delayed acknowledgements.
     pub p50_us: u64,
     /// The 99th percentile, in the same way.
     pub p99_us: u64,

@@ -5,6 +5,7 @@ use crate::{
     Snapshot,
 };
 use narrows_escape::{indented, line};
+use narrows_units::counted;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -130,7 +131,7 @@ impl Port {
             _ if mtu == 0 => "not joined".to_owned(),
             CountedBy::Queue => {
                 let (xdp, copy) = (line(&self.xdp), line(&self.copy));
-                format!("{xdp} {copy}, mtu {mtu}, {count} queues")
+                format!("{xdp} {copy}, mtu {mtu}, {}", counted(count, "queue"))
             }
             CountedBy::Cpu => {
                 let xdp = line(&self.xdp);
@@ -139,7 +140,7 @@ impl Port {
                     Some(OwnTraffic::Shaped) => format!("host plane ({xdp}, fq)"),
                     Some(OwnTraffic::Policed) => format!("host plane ({xdp}, policing)"),
                 };
-                format!("{plane}, mtu {mtu}, {count} receive queues")
+                format!("{plane}, mtu {mtu}, {}", counted(count, "receive queue"))
             }
         };
         write!(out, "{}: {how}, qdisc {}", line(&self.name), line(&self.qdisc))?;
@@ -225,13 +226,13 @@ impl Port {
             let lost = &self.device_losses;
             writeln!(
                 out,
-                "  lost by the device: sending {} dropped, {} errors, {} of them carrier; \
-                 receiving {} dropped, {} errors, {} missed",
+                "  lost by the device: sending {} dropped, {}, {} of them carrier; receiving {} \
+                 dropped, {}, {} missed",
                 lost.tx_dropped,
-                lost.tx_errors,
+                counted(lost.tx_errors, "error"),
                 lost.tx_carrier,
                 lost.rx_dropped,
-                lost.rx_errors,
+                counted(lost.rx_errors, "error"),
                 lost.rx_missed
             )?;
         }

@@ -41,7 +41,7 @@ pub struct Tin {
     pub bulk_flows: u64,
     /// Flows that do not respond to drops.
     pub unresponsive_flows: u64,
-    /// The delays of the packets that left, within an eighth.
+    /// The delays of the packets that left, to within 12.5 %.
     #[serde(skip_serializing_if = "Delays::is_empty")]
     pub delays: Delays,
 }

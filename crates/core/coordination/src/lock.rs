@@ -1,6 +1,6 @@
 //! `lock`: one bucket for all queues, under a mutex.
 //!
-//! This is what single-queue shapers do, and the baseline for the others: exact in every window,
+//! This is what single-queue shapers do, and the baseline for the others: exact to one burst,
 //! but every packet of every queue contends for one line.
 //!
 //! *By turns.* Without turns a shared bucket starves queues with large packets: a queue of small

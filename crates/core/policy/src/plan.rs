@@ -19,6 +19,7 @@ use layout::{Layout, changed_classes};
 use narrows_classify::{Filters, PersistentMap, Rules};
 use narrows_coordination::{Label, Limit, Strategy, TreeKind};
 use narrows_qdisc::{Class, Config, Stats};
+use narrows_units::counted;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -247,7 +248,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (handle, (shared, queues)) in &self.limits {
             let (strategy, rate) = (shared.strategy.name(), shared.limit.rate);
-            writeln!(f, "limit {handle} {rate} over {queues} queues by {strategy}")?;
+            writeln!(f, "limit {handle} {rate} over {} by {strategy}", counted(*queues, "queue"))?;
         }
         for (handle, classes) in &self.classes {
             for (id, class) in classes {
@@ -257,7 +258,7 @@ impl fmt::Display for Plan {
         for (root, queues) in self.runs() {
             let nodes = self.below(root).into_iter();
             for (key, node) in nodes.filter_map(|key| Some((key, self.nodes.get(&key)?))) {
-                writeln!(f, "qdisc {key} on {queues} queues: {:?}", node.config)?;
+                writeln!(f, "qdisc {key} on {}: {:?}", counted(queues, "queue"), node.config)?;
             }
         }
         Ok(())
@@ -278,7 +279,8 @@ fn check(port: &PortPolicy, queues: usize) -> Result<(), PolicyError> {
     if let Some(root) = root.filter(|root| root.kind.classes() == Classes::Queues) {
         return match port.children(root).last() {
             Some((last, _)) if last as usize > queues => Err(PolicyError::NoClass(format!(
-                "The port has {queues} queues, so there is no {}.",
+                "The port has {}, so there is no {}.",
+                counted(queues, "queue"),
                 root.handle.class(last)
             ))),
             _ => Ok(()),

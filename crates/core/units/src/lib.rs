@@ -1,5 +1,5 @@
-//! The three quantities of a shaper, the one place where a frame becomes a length on the wire, and
-//! a histogram of times.
+//! The three quantities of a shaper, the one place where a frame becomes a length on the wire, a
+//! histogram of times, and numbers with their nouns.
 //!
 //! Time is [`Nanos`], sizes are [`Bytes`], rates are [`Rate`] in bits per second. Each is an
 //! integer with a type of its own, so that a rate in bytes or a time in microseconds cannot be
@@ -10,6 +10,7 @@
 
 mod byte_time;
 mod bytes;
+mod counted;
 mod nanos;
 mod rate;
 mod spread;
@@ -17,6 +18,7 @@ pub mod wire;
 
 pub use byte_time::ByteTime;
 pub use bytes::Bytes;
+pub use counted::{counted, plural};
 pub use nanos::Nanos;
 pub use rate::Rate;
 pub use spread::Spread;

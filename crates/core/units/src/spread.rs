@@ -1,7 +1,7 @@
 //! A compact histogram of times.
 //!
 //! *Idea.* Buckets grow with the times that they count, four to each power of two, so each time is
-//! known within an eighth, whether it is microseconds or seconds. The first bucket takes all times
+//! known to within 12.5 %, whether it is microseconds or seconds. The first bucket takes all times
 //! below [`Spread::SHORTEST`], the last one all that exceed the others.
 //!
 //! *Memory.* A table of 396 bytes, and none as long as all times fall into one bucket: among many
@@ -29,7 +29,7 @@ const SIZE: usize = (((LONGEST_BITS - SHORTEST_BITS) << STEP_BITS) + 1) as usize
 /// The difference between a bucket's number and the leading bits of its times.
 const FIRST: u64 = ((SHORTEST_BITS as u64) << STEP_BITS) - 1;
 
-/// A histogram of times in buckets that are known within an eighth. Empty, it takes no table.
+/// A histogram of times in buckets that are known to within 12.5 %. Empty, it takes no table.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     table: Option<Box<Table>>,
@@ -124,7 +124,7 @@ impl Spread {
         counts.filter(|(_, count)| *count > 0).map(|(at, count)| (middle(at), count))
     }
 
-    /// The quantile `of`, within an eighth. `None` if there are no times.
+    /// The quantile `of`, to within 12.5 %. `None` if there are no times.
     pub fn quantile(&self, of: f64) -> Option<Nanos> {
         let all: u64 = self.counts().map(|(_, count)| count).sum();
         let wanted = (all as f64 * of).ceil() as u64;

@@ -4,6 +4,7 @@
 //! bounded. What is the same as before is said once.
 
 use crate::shown::Past;
+use narrows_units::counted;
 use std::collections::VecDeque;
 
 /// The events that are kept.
@@ -47,7 +48,7 @@ impl Journal {
     fn say(&mut self, now: u64, weight: Weight, what: &str) {
         if now / SECOND_NS != self.second {
             if self.unsaid > 0 {
-                log::warn!("{} more events in a second", self.unsaid);
+                log::warn!("{} in a second", counted(self.unsaid, "more event"));
             }
             (self.second, self.lines, self.unsaid) = (now / SECOND_NS, 0, 0);
         }

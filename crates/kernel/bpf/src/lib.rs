@@ -57,7 +57,7 @@ pub use headers::{Field, Headers, carrier, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use outcome::{Outcome, OutcomeCounters};
-pub use own_address::OwnAddress;
+pub use own_address::{OWN_IPS_MAX, OwnAddress, OwnIps};
 pub use receive_on::ReceiveOnError;
 pub use router::{
     AskFib, Asks, FibAnswer, Ingress, Interface, RoutedBy, Router, SourceCheck, VLANS_MAX,

@@ -184,6 +184,8 @@ macro_rules! set_up {
         if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
             rodata.own_mac = settings.own.mac;
             rodata.is_addressed = settings.own.is_addressed.into();
+            rodata.bridge_mac = settings.own.bridge_mac;
+            (rodata.own_ips, rodata.own_ips_count) = settings.own.ips.parts();
             rodata.stalled_after = settings.watchdog.after.0;
             rodata.stalled_action = settings.watchdog.stalled.action();
             rodata.has_coarse_clock = settings.has_coarse_clock.into();

@@ -380,6 +380,8 @@ macro_rules! set_up {
         if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
             rodata.own_mac = $port.own.mac;
             rodata.is_addressed = $port.own.is_addressed.into();
+            rodata.bridge_mac = $port.own.bridge_mac;
+            (rodata.own_ips, rodata.own_ips_count) = $port.own.ips.parts();
             rodata.multi_buffer = $port.multi_buffer.into();
             rodata.slow_path_seal = $port.seal;
             rodata.leads_to_box = $port.leads_to_box.into();

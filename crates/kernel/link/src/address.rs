@@ -11,6 +11,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// The loopback device of each network namespace.
+const LOOPBACK: u32 = 1;
+
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 /// `struct ifaddrmsg`: family, prefix length, flags, scope, index.
@@ -85,9 +88,53 @@ pub fn local_addresses() -> Result<Vec<IpAddr>, LinkError> {
 ///
 /// If the kernel does not list addresses or interfaces.
 pub fn is_addressed(ifindex: u32) -> Result<bool, LinkError> {
-    let given = all_addresses()?.into_iter().filter(|(_, address)| !address.is_automatic());
-    let given: Vec<u32> = given.map(|(index, _)| index).collect();
-    Ok(!given.is_empty() && above(ifindex, &all()?).iter().any(|index| given.contains(index)))
+    Ok(!WayIn::read(ifindex)?.addresses.is_empty())
+}
+
+/// Whether this host has an address that its operator gave it on an interface that receives
+/// nothing of what arrives at `ports`, other than the loopback device.
+///
+/// # Errors
+///
+/// If the kernel does not list addresses or interfaces.
+pub fn is_reached_elsewhere(ports: &[u32]) -> Result<bool, LinkError> {
+    let all = all()?;
+    let through: Vec<u32> = ports.iter().flat_map(|&port| above(port, &all)).collect();
+    let is_other = |(index, address): (u32, Address)| {
+        index != LOOPBACK && !through.contains(&index) && !address.is_automatic()
+    };
+    Ok(all_addresses()?.into_iter().any(is_other))
+}
+
+/// How frames that arrive at a port reach this host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WayIn {
+    /// The addresses that the operator gave this host there: on the port, on the bridge that it
+    /// belongs to, or on a VLAN of either. Each once, in order. Without those that the kernel
+    /// configured by itself.
+    pub addresses: Vec<IpAddr>,
+    /// The MAC address of the bridge that the port belongs to, if it belongs to one.
+    pub bridge: Option<[u8; 6]>,
+}
+
+impl WayIn {
+    /// That of the port `ifindex`.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not list addresses or interfaces.
+    pub fn read(ifindex: u32) -> Result<Self, LinkError> {
+        let all = all()?;
+        let above = above(ifindex, &all);
+        let given = all_addresses()?
+            .into_iter()
+            .filter(|(index, address)| above.contains(index) && !address.is_automatic());
+        let addresses: BTreeSet<IpAddr> = given.map(|(_, address)| address.ip).collect();
+        let with_index = |index| all.iter().find(|link| link.ifindex == index);
+        let master = with_index(ifindex).and_then(|port| port.master).and_then(with_index);
+        let bridge = master.filter(|master| master.bridge.is_some()).map(|master| master.mac);
+        Ok(Self { addresses: addresses.into_iter().collect(), bridge })
+    }
 }
 
 /// The interfaces of this host that receive what arrives at `port`, itself included.

@@ -174,7 +174,9 @@ impl BridgeError {
                 let delete = |address| format!("ip addr del {address} dev {port}");
                 let deletes: Vec<_> = addresses.iter().map(delete).collect();
                 let deletes = deletes.join(" && ");
-                format!("{deletes} (and add it elsewhere, or use --fail-closed)")
+                format!(
+                    "{deletes} (and add it to a bridge of both ports or to a third interface, or use --fail-closed)"
+                )
             }
             Self::Unfit { bridge, why } => why.remedy(bridge),
             Self::NoBridges => "modprobe bridge (or use --fail-closed)".to_owned(),
@@ -557,7 +559,8 @@ mod tests {
         assert_eq!(
             with("192.0.2.1").unwrap_err().to_string(),
             "sa carries 192.0.2.1/24, which would stop working on a bridge's port; \
-             try: ip addr del 192.0.2.1/24 dev sa (and add it elsewhere, or use --fail-closed)"
+             try: ip addr del 192.0.2.1/24 dev sa (and add it to a bridge of both ports or \
+             to a third interface, or use --fail-closed)"
         );
     }
 

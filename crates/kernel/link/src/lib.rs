@@ -58,7 +58,7 @@ mod traffic_control;
 pub mod vlan;
 pub mod ways;
 
-pub use address::{Address, is_addressed, local_addresses};
+pub use address::{Address, WayIn, is_addressed, is_reached_elsewhere, local_addresses};
 pub use automatic::Automatic;
 pub use buffer::{Buffer, Receiver};
 pub use device::{Device, DeviceLosses};

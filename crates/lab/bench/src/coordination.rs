@@ -38,6 +38,7 @@ use crate::qdisc::median;
 use anyhow::{Context, Result, ensure};
 use cores::Cores;
 use narrows_coordination::Strategy;
+use narrows_units::counted;
 use std::time::Duration;
 use trial::{Outcome, Trial};
 
@@ -161,8 +162,7 @@ fn steps(most: usize) -> Vec<usize> {
 
 fn title(cell: &Cell) -> String {
     let Cell { system, load, threads } = cell;
-    let plural = if *threads == 1 { "" } else { "s" };
-    format!("{}, {}, {threads} thread{plural}", load.name(), system.name())
+    format!("{}, {}, {}", load.name(), system.name(), counted(*threads, "thread"))
 }
 
 /// The row of the cell with number `at`, from all outcomes by round and cell.

@@ -5,7 +5,8 @@ use crate::error::InstanceError;
 use crate::upgrade::state::DeviceManifest;
 use narrows_bpf::{Entry, Hook, OwnAddress};
 use narrows_forwarding::PerDevice;
-use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts, is_addressed};
+use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts, WayIn};
+use narrows_units::counted;
 
 /// The properties of a device that joining its ports needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,8 +14,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
     pub(crate) mac: [u8; 6],
-    /// Whether this box has an IP address there that its operator gave it.
-    pub(crate) addressed: bool,
+    /// The IP addresses that this box has there, and the bridge above it.
+    pub(crate) way_in: WayIn,
     pub(crate) mtu: u32,
     /// RX and TX queue pairs in use.
     pub(crate) queues: u32,
@@ -46,7 +47,7 @@ impl DeviceFacts {
             name: link.name().to_owned(),
             ifindex: link.status.ifindex,
             mac: link.status.mac,
-            addressed: is_addressed(link.status.ifindex)?,
+            way_in: WayIn::read(link.status.ifindex)?,
             mtu: link.status.mtu,
             queues: link.queues.now.pairs(),
             rx_ring: link.rings.map_or(0, |rings| rings.rx),
@@ -58,7 +59,12 @@ impl DeviceFacts {
 
     /// Its own address, as its programs need it.
     pub(crate) fn own(&self) -> OwnAddress {
-        OwnAddress { mac: self.mac, is_addressed: self.addressed }
+        OwnAddress {
+            mac: self.mac,
+            is_addressed: !self.way_in.addresses.is_empty(),
+            bridge_mac: self.way_in.bridge.unwrap_or(self.mac),
+            ips: self.way_in.addresses.iter().collect(),
+        }
     }
 
     /// The changes, in words; `None` if there are none. The device's own rings matter only if they
@@ -67,7 +73,7 @@ impl DeviceFacts {
     pub(crate) fn change(&self, zero_copy: bool, is_paired: bool) -> Option<String> {
         match Link::by_name(&self.name).and_then(|link| Self::of(&link)) {
             Ok(now) if !is_paired => {
-                self.change_to(&Self { addressed: self.addressed, ..now }, zero_copy)
+                self.change_to(&Self { way_in: self.way_in.clone(), ..now }, zero_copy)
             }
             Ok(now) => self.change_to(&now, zero_copy),
             Err(LinkError::NoSuchName(_) | LinkError::NoSuchIndex(_)) => {
@@ -88,12 +94,15 @@ impl DeviceFacts {
         }
         let mut changes = Vec::new();
         if now.queues != self.queues {
-            changes.push(format!("{} queues instead of {}", now.queues, self.queues));
+            changes.push(format!("{} instead of {}", counted(now.queues, "queue"), self.queues));
         } else if now.counts.now != self.counts.now {
             let [is, was] = [now.counts.now, self.counts.now].map(|of| (of.rx, of.tx));
             changes.push(format!(
-                "{} receive and {} transmit queues instead of {} and {}",
-                is.0, is.1, was.0, was.1
+                "{} receive and {} instead of {} and {}",
+                is.0,
+                counted(is.1, "transmit queue"),
+                was.0,
+                was.1
             ));
         }
         if now.mtu != self.mtu {
@@ -105,9 +114,16 @@ impl DeviceFacts {
         if now.mac != self.mac {
             changes.push("another address".to_owned());
         }
-        if now.addressed != self.addressed {
-            let has = if now.addressed { "an" } else { "no" };
-            changes.push(format!("{has} IP address of this host"));
+        let [is, was] = [now, self].map(|facts| facts.own());
+        if is.ips != was.ips {
+            let has = match now.way_in.addresses.len() {
+                0 => "no IP address",
+                1 => "an IP address",
+                _ => "other IP addresses",
+            };
+            changes.push(format!("{has} of this host"));
+        } else if is.is_addressed && is.bridge_mac != was.bridge_mac {
+            changes.push("a bridge with another address".to_owned());
         }
         (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
     }
@@ -165,7 +181,7 @@ mod tests {
             name: "eth1".into(),
             ifindex: 3,
             mac: [2; 6],
-            addressed: false,
+            way_in: WayIn::default(),
             mtu: 1500,
             queues: 4,
             rx_ring: 512,
@@ -187,9 +203,20 @@ mod tests {
             port().change_to(&now, false).unwrap(),
             "eth1 has 2 queues instead of 4 and MTU 9000 instead of 1500 and another address"
         );
-        let now = DeviceFacts { addressed: true, ..port() };
+        let with = |addresses: &[[u8; 4]], bridge| {
+            let addresses = addresses.iter().map(|&address| address.into()).collect();
+            DeviceFacts { way_in: WayIn { addresses, bridge }, ..port() }
+        };
+        let now = with(&[[192, 0, 2, 1]], None);
         assert_eq!(port().change_to(&now, false).unwrap(), "eth1 has an IP address of this host");
         assert_eq!(now.change_to(&port(), false).unwrap(), "eth1 has no IP address of this host");
+        let two = with(&[[192, 0, 2, 1], [192, 0, 2, 2]], None);
+        assert_eq!(now.change_to(&two, false).unwrap(), "eth1 has other IP addresses of this host");
+        assert_eq!(
+            now.change_to(&with(&[[192, 0, 2, 1]], Some([6; 6])), false).unwrap(),
+            "eth1 has a bridge with another address"
+        );
+        assert_eq!(port().change_to(&with(&[], Some([6; 6])), false), None, "nobody asks for it");
         let another = DeviceFacts { ifindex: 9, ..port() };
         assert_eq!(port().change_to(&another, true).unwrap(), "eth1 is another interface now");
     }

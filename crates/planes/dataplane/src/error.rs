@@ -14,6 +14,7 @@ use narrows_escape::shell;
 use narrows_link::LinkError;
 use narrows_link::ifb::IfbError;
 use narrows_policy::PolicyError;
+use narrows_units::counted;
 use narrows_xdp::Refusal;
 use narrows_xsk::{SocketError, UmemError};
 
@@ -132,9 +133,9 @@ pub enum InstanceError {
     Session(#[from] SessionError),
     /// The ports do not have the same queues.
     #[error(
-        "{} has {} queues and {} has {}: each worker serves one queue of both; give both the same \
+        "{} has {} and {} has {}: each worker serves one queue of both; give both the same \
          number, for instance `ethtool -L {} combined {}` (on veth `rx N tx N`)",
-        .0.0, .0.1, .1.0, .1.1,
+        .0.0, counted(.0.1, "queue"), .1.0, .1.1,
         shell(if .0.1 > .1.1 { &.0.0 } else { &.1.0 }),
         .0.1.min(.1.1)
     )]

@@ -38,7 +38,7 @@ use narrows_policy::{FleetLimit, FleetName, NodeStats, Plan, Policy, PolicyError
 use narrows_sets::Sets;
 use narrows_shaper::{Delays, Installation};
 use narrows_snapshot::{Finding, Snapshot};
-use narrows_units::Nanos;
+use narrows_units::{Nanos, counted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -243,8 +243,8 @@ impl Instance {
         };
         match mode.frames {
             Some((copy, bytes)) => format!(
-                "{ports}, {} queues, {} AF_XDP, frames of {bytes} bytes",
-                plane.queues(),
+                "{ports}, {}, {} AF_XDP, frames of {bytes} bytes",
+                counted(plane.queues(), "queue"),
                 copy.name()
             ),
             None => format!("{ports}, without queues"),

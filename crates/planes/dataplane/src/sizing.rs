@@ -101,7 +101,7 @@ mod tests {
             name: "a".into(),
             ifindex: 1,
             mac: [0; 6],
-            addressed: false,
+            way_in: Default::default(),
             mtu,
             queues: 1,
             rx_ring,

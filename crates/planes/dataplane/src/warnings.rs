@@ -5,6 +5,7 @@ use crate::device::DeviceFacts;
 use crate::events::Events;
 use crate::plane::Plane;
 use narrows_forwarding::{Forwarding, PerPort};
+use narrows_units::counted;
 
 /// The problems of the ports of `forwarding` that `plane` joins.
 pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String> {
@@ -28,8 +29,9 @@ fn unserved_queues(port: &DeviceFacts, served: u32) -> Option<String> {
     let rx = counts.now.rx;
     (rx > served).then(|| {
         format!(
-            "{name} has {rx} receive queues, of which {served} are served: frames on the others \
-             bypass the limit; try: {}",
+            "{name} has {}, of which {} served: frames on the others bypass the limit; try: {}",
+            counted(rx, "receive queue"),
+            if served == 1 { "1 is".to_owned() } else { format!("{served} are") },
             counts.command(name, served)
         )
     })
@@ -89,7 +91,10 @@ impl Bypass {
                 }
                 Some(began) if now == *last => {
                     *since = None;
-                    events.say(format!("{port}: {} frames bypassed the limit", now - began));
+                    events.say(format!(
+                        "{port}: {} bypassed the limit",
+                        counted(now - began, "frame")
+                    ));
                 }
                 _ => {}
             }
@@ -109,7 +114,7 @@ mod tests {
             name: name.into(),
             ifindex: 1,
             mac: [2; 6],
-            addressed: false,
+            way_in: Default::default(),
             mtu,
             queues: now.pairs(),
             counts: QueueCounts { now, most: now, combined: false },

@@ -1,7 +1,7 @@
 //! The heaviest hosts and flows through a port, and the delays of their packets.
 //!
 //! *Idea.* Packets are sampled on departure, when their delay is known. At low rates every packet
-//! is sampled; above, one for each so many bytes, which it represents. So the chance of a packet is
+//! is sampled; above, one packet per N bytes, which it represents. So the chance of a packet is
 //! proportional to its length, and no sender is favoured. The bytes between two samples vary at
 //! random by half, so that no pattern of packets coincides with that of the samples. Samples are
 //! counted by source, by destination and by flow in [summaries](crate::summary) of fixed size.

@@ -47,7 +47,7 @@ pub struct Options {
     pub dev: Option<String>,
     /// The interval between queries.
     pub interval: Duration,
-    /// The most classes, and the most qdiscs, with metrics.
+    /// The most classes, and the most qdiscs, of each port with metrics.
     pub classes_max: usize,
     /// The names of classes.
     pub names: NamesFile,

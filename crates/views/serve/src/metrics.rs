@@ -27,8 +27,8 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// The metrics of `sample`, with at most `classes_max` classes, and as many qdiscs, servers
-/// and shared limits.
+/// The metrics of `sample`, with at most `classes_max` classes and qdiscs of each port, and as many
+/// servers and shared limits.
 pub fn exposition(sample: &Sample, classes_max: usize) -> String {
     let mut text = Exposition::default();
     text.gauge("narrows_up", "Whether the instance answers.")

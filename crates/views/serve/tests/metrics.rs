@@ -220,6 +220,26 @@ fn round_trips_of_classes_are_those_of_the_last_window() {
 }
 
 #[test]
+fn the_limit_of_classes_is_that_of_each_direction() {
+    let mut now = instance(5);
+    now.ports[1].classes = now.ports[0].classes.clone();
+    let text = metrics(Some(now), 3);
+    let count = |device: &str| {
+        let sent = format!("narrows_class_transmit_bytes_total{{device=\"{device}\"");
+        text.lines().filter(|line| line.starts_with(&sent)).count()
+    };
+    assert_eq!(["eth1", "eth\\\"2"].map(count), [3, 3]);
+    assert_has(
+        &text,
+        &[
+            "narrows_classes_max 3",
+            r#"narrows_classes_left_out{device="eth1"} 2"#,
+            r#"narrows_classes_left_out{device="eth\"2"} 2"#,
+        ],
+    );
+}
+
+#[test]
 fn classes_beyond_the_limit_are_counted_and_the_topmost_stay() {
     let text = metrics(Some(instance(10_000)), 3);
     let with = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();

@@ -1,11 +1,12 @@
 //! The state behind the screen, updated by snapshots and keys.
 
+use crate::chart::Charted;
 use crate::spark::History;
-use crate::table::{Sorting, Table};
+use crate::table::{Arrangement, Placed, Sorting, Table};
 use crate::view::View;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use narrows_snapshot::{Change, Port, Snapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many rows a page key moves.
 const PAGE: isize = 10;
@@ -48,8 +49,12 @@ pub struct App {
     selected: BTreeMap<View, String>,
     /// The history of each port's rate.
     delivered: BTreeMap<String, History>,
-    /// The history of the row whose details are shown.
-    watched: History,
+    /// Whether rows are one list instead of a tree.
+    is_flat: bool,
+    /// The keys of the rows in each view that hide what is below them.
+    folded: BTreeMap<View, BTreeSet<String>>,
+    /// The histories of the row whose details are shown, one for each chart of the view.
+    watched: Vec<History>,
 }
 
 impl App {
@@ -68,7 +73,9 @@ impl App {
             sortings: BTreeMap::new(),
             selected: BTreeMap::new(),
             delivered: BTreeMap::new(),
-            watched: History::default(),
+            is_flat: false,
+            folded: BTreeMap::new(),
+            watched: Vec::new(),
         }
     }
 
@@ -129,9 +136,18 @@ impl App {
             KeyCode::Tab => self.show(1),
             KeyCode::BackTab => self.show(-1),
             KeyCode::Char(digit @ '1'..='9') => {
-                self.view = View::ALL[digit as usize - '1' as usize];
+                let view = View::ALL[digit as usize - '1' as usize];
+                match self.view.tab() == view && view == View::Classes {
+                    true => self.turn_both(),
+                    false => self.view = view,
+                }
                 self.mode = Mode::Table;
             }
+            KeyCode::Char('b') => self.turn_both(),
+            KeyCode::Char('f') => self.turn_flat(),
+            KeyCode::Left | KeyCode::Char('-') if mode == Mode::Table => self.fold(true),
+            KeyCode::Char('+') if mode == Mode::Table => self.fold(false),
+            KeyCode::Right if mode == Mode::Table && self.is_folded() => self.fold(false),
             KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
             KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
             KeyCode::PageUp => self.move_by(-PAGE),
@@ -142,7 +158,10 @@ impl App {
                 self.watch();
                 self.mode = Mode::Details;
             }
-            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('/') => {
+                self.filter.clear();
+                self.mode = Mode::Filter;
+            }
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('s') => self.sort_next(),
             KeyCode::Char('r') => {
@@ -161,6 +180,49 @@ impl App {
         self.mode = Mode::Table;
     }
 
+    /// Turns from the tree of each port to both directions in a row, and back.
+    fn turn_both(&mut self) {
+        self.view = if self.view == View::Both { View::Classes } else { View::Both };
+        self.mode = Mode::Table;
+    }
+
+    /// Turns from the tree to one list and back. A list of all begins with the most of something:
+    /// without a sorting, with what is charted first.
+    fn turn_flat(&mut self) {
+        self.is_flat = !self.is_flat;
+        if let (true, Some(chart)) = (self.is_flat, self.view.charts().first()) {
+            let most = Sorting { column: chart.column, is_descending: true };
+            self.sortings.entry(self.view).or_insert(most);
+        }
+    }
+
+    /// Whether the selected row hides others.
+    fn is_folded(&self) -> bool {
+        let folded = self.folded.get(&self.view);
+        self.selected_key().zip(folded).is_some_and(|(key, folded)| folded.contains(key))
+    }
+
+    /// Hides what is below the selected row, or shows it. A row with nothing below it, or which
+    /// hides it already, leads to the one above it instead.
+    fn fold(&mut self, hides: bool) {
+        let Some(table) = self.table() else { return };
+        let Some(key) = self.placed(&table).first().map(|first| first.row.key.clone()) else {
+            return;
+        };
+        let key = self.selected_key().map_or(key, str::to_owned);
+        let Some(at) = table.rows.iter().position(|row| row.key == key) else { return };
+        let has_rows = table.rows.iter().any(|row| row.parent == Some(at));
+        let above = table.rows[at].parent.map(|parent| table.rows[parent].key.clone());
+        let folded = self.folded.entry(self.view).or_default();
+        if !hides {
+            folded.remove(&key);
+        } else if has_rows && !self.is_flat && folded.insert(key) {
+            // It is hidden now.
+        } else if let Some(above) = above.filter(|_| !self.is_flat) {
+            self.selected.insert(self.view, above);
+        }
+    }
+
     /// Sorts by the next column, and after the last one in the instance's order. Numbers start with
     /// the largest.
     fn sort_next(&mut self) {
@@ -175,29 +237,39 @@ impl App {
 
     fn move_by(&mut self, steps: isize) {
         let Some(table) = self.table() else { return };
-        let rows = table.arranged(self.sorting(), &self.filter);
-        let at = self.position(rows.iter().map(|(_, row)| row.key.as_str()));
+        let rows = self.placed(&table);
+        let at = self.position(&rows);
         let to = (at as isize).saturating_add(steps).clamp(0, rows.len().max(1) as isize - 1);
-        if let Some((_, row)) = rows.get(to as usize) {
-            let key = row.key.clone();
+        if let Some(placed) = rows.get(to as usize) {
+            let key = placed.row.key.clone();
             self.selected.insert(self.view, key);
             self.watch();
         }
     }
 
-    /// The index of the selected row among rows with these keys; the first if it is missing.
-    pub(crate) fn position<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> usize {
+    /// The index of the selected row among `rows`; the first if it is missing.
+    pub(crate) fn position(&self, rows: &[Placed<'_>]) -> usize {
         let selected = self.selected.get(&self.view);
-        selected.and_then(|selected| keys.position(|key| key == selected)).unwrap_or(0)
+        selected.and_then(|key| rows.iter().position(|it| it.row.key == *key)).unwrap_or(0)
     }
 
-    /// Starts a history of the selected row.
+    /// The rows of `table` that are shown, in order.
+    pub(crate) fn placed<'a>(&self, table: &'a Table) -> Vec<Placed<'a>> {
+        table.arranged(&Arrangement {
+            sorting: self.sorting(),
+            filter: &self.filter,
+            is_flat: self.is_flat,
+            folded: self.folded.get(&self.view),
+        })
+    }
+
+    /// Starts histories of the selected row.
     fn watch(&mut self) {
-        self.watched = History::default();
+        self.watched = vec![History::default(); self.view.charts().len()];
         if let (None, Some(table)) = (self.selected.get(&self.view), self.table())
-            && let Some((_, row)) = table.arranged(self.sorting(), &self.filter).first()
+            && let Some(first) = self.placed(&table).first()
         {
-            let key = row.key.clone();
+            let key = first.row.key.clone();
             self.selected.insert(self.view, key);
         }
     }
@@ -212,18 +284,22 @@ impl App {
             .map(|port| (port.name.clone(), change.as_ref().and_then(|it| it.of_port(port).tx_bps)))
             .collect();
         self.delivered.retain(|name, _| ports.iter().any(|(port, _)| port == name));
-        let watched = if self.mode == Mode::Details { self.selected_rate() } else { None };
+        let figures = if self.mode == Mode::Details { self.charted() } else { Vec::new() };
         for (name, rate) in ports {
             self.delivered.entry(name).or_default().push(rate);
         }
-        if self.mode == Mode::Details {
-            self.watched.push(watched);
+        for (history, figure) in self.watched.iter_mut().zip(figures) {
+            history.push(figure);
         }
     }
 
-    fn selected_rate(&self) -> Option<f64> {
-        let key = self.selected_key()?;
-        self.table()?.rows.iter().find(|row| row.key == key)?.rate
+    /// The figures of the selected row that its view charts.
+    fn charted(&self) -> Vec<Option<f64>> {
+        let table = self.table();
+        let key = self.selected_key();
+        let row = table.iter().flat_map(|table| &table.rows).find(|row| Some(&*row.key) == key);
+        let figure = |chart: &Charted| row?.cells.get(chart.column)?.value();
+        self.view.charts().iter().map(figure).collect()
     }
 
     /// Whether the user wants to quit.
@@ -277,10 +353,15 @@ impl App {
         Some(self.view.table(self.now.as_ref()?, self.change().as_ref()))
     }
 
-    /// The key of the row whose details are shown, and its history since then.
-    pub(crate) fn details(&self) -> Option<(&str, &History)> {
+    /// The key of the row whose details are shown, and its charts since then.
+    pub(crate) fn details(&self) -> Option<(&str, Vec<(Charted, &History)>)> {
         let is_shown = self.mode == Mode::Details;
-        self.selected_key().filter(|_| is_shown).map(|key| (key, &self.watched))
+        let charts = self.view.charts().iter().copied().zip(&self.watched);
+        self.selected_key().filter(|_| is_shown).map(|key| (key, charts.collect()))
+    }
+
+    pub(crate) fn is_flat(&self) -> bool {
+        self.is_flat
     }
 
     fn selected_key(&self) -> Option<&str> {

@@ -43,6 +43,11 @@ impl Cell {
         us.map_or_else(|| Self::number(None), |us| Self::micros(us as u64))
     }
 
+    /// Its number, if it is one that is known.
+    pub(crate) fn value(&self) -> Option<f64> {
+        self.value
+    }
+
     /// Compares with `other`: numbers by value, unknown ones first; text alphabetically.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         match (self.value, other.value) {

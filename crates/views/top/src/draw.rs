@@ -1,7 +1,9 @@
 //! Draws the screen.
 
 use crate::app::App;
+use crate::chart::Charted;
 use crate::look::Look;
+use crate::spark::{self, History, POINTS};
 use crate::text;
 use crate::view::View;
 use narrows_escape as escape;
@@ -10,36 +12,64 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use std::borrow::Cow;
 
-/// The width of the sparkline beside a port's figures.
+/// The width of the sparkline beside a port's figures on a screen of [`WIDTH`]. A wider screen gives
+/// it the rest.
 const PORT_BARS: usize = 20;
-/// The width of the sparkline above the details of a row.
-const BARS: usize = 60;
+/// The columns that every view fits into.
+const WIDTH: usize = 80;
+/// The fewest columns behind a table for which bars are worth their place.
+const BARS_MIN: usize = 10;
+/// The most lines of a chart.
+const CHART_MAX: usize = 6;
 
 /// Draws `app` over the whole of `frame`.
 pub fn draw(app: &App, frame: &mut Frame, look: Look) {
     let all = frame.area();
-    let header = text::header(app, look, PORT_BARS);
+    let width = usize::from(all.width);
+    let header = text::header(app, look, PORT_BARS + width.saturating_sub(WIDTH));
     let mut screen = Screen { frame, area: all };
     header.into_iter().for_each(|line| screen.add(line));
     screen.add(tabs(app.view(), look));
     // The last line is for the keys.
     screen.area.height = screen.area.height.saturating_sub(1);
+    let mut position = String::new();
     if app.shows_help() {
         text::help().into_iter().for_each(|line| screen.add(line));
-    } else if let Some((key, history)) = app.details() {
-        let bars = history.bars(BARS, None, look.is_ascii);
-        screen.add(Line::styled(key.to_owned(), look.title()));
-        screen.add(Line::styled(bars, look.bars()));
-        let facts = app.now().map(|now| app.view().details(now, key)).unwrap_or_default();
-        if facts.is_empty() {
-            screen.add("nothing more is known of it".into());
-        }
-        columns(&facts, screen.area).into_iter().for_each(|line| screen.add(line.into()));
+    } else if let Some((key, charts)) = app.details() {
+        details(app, (key, &charts), &mut screen, look);
     } else {
-        table(app, &mut screen, look);
+        position = table(app, &mut screen, look);
     }
     let last = Rect { y: all.bottom().saturating_sub(1), height: all.height.min(1), ..all };
     Screen { frame, area: last }.add(keys(app, look));
+    let at = last.x + last.width.saturating_sub(position.chars().count() as u16);
+    let end = Rect { x: at, width: last.right() - at, ..last };
+    Screen { frame, area: end }.add(Line::styled(position, look.title()));
+}
+
+/// All that is known of a row: its charts, then its facts.
+fn details(
+    app: &App,
+    (key, charts): (&str, &[(Charted, &History)]),
+    screen: &mut Screen,
+    look: Look,
+) {
+    screen.add(Line::styled(key.to_owned(), look.title()));
+    let facts = app.now().map(|now| app.view().details(now, key)).unwrap_or_default();
+    let columns = columns(&facts, screen.area);
+    let room = usize::from(screen.area.height).saturating_sub(columns.len());
+    let height = (room / charts.len().max(1)).saturating_sub(1).clamp(1, CHART_MAX);
+    let size = (usize::from(screen.area.width), height);
+    // What a row lacks has no chart: a class that does not measure delays, a direction.
+    let mut charts =
+        charts.iter().filter(|(_, history)| history.highest(POINTS).is_some()).peekable();
+    if facts.is_empty() && charts.peek().is_none() {
+        screen.add("nothing more is known of it".into());
+    }
+    for (chart, history) in charts {
+        chart.lines(history, size, look).into_iter().for_each(|line| screen.add(line));
+    }
+    columns.into_iter().for_each(|line| screen.add(line.into()));
 }
 
 /// The rest of the screen, from the top.
@@ -66,8 +96,10 @@ impl Screen<'_, '_> {
 
 fn tabs(shown: View, look: Look) -> Line<'static> {
     let mut line = Line::default();
-    for (number, view) in View::ALL.into_iter().enumerate() {
-        let style = if view == shown { look.selected() } else { look.heading() };
+    let tabs = View::ALL.into_iter().filter(|view| view.tab() == *view);
+    for (number, view) in tabs.enumerate() {
+        let style = if view == shown.tab() { look.selected() } else { look.heading() };
+        let view = if view == shown.tab() { shown } else { view };
         if number > 0 {
             line.push_span(" ");
         }
@@ -76,29 +108,41 @@ fn tabs(shown: View, look: Look) -> Line<'static> {
     line
 }
 
-fn table(app: &App, screen: &mut Screen, look: Look) {
-    let Some(mut table) = app.table() else { return };
-    table.widen(usize::from(screen.area.width));
+/// Draws the rows around the selected one. Where that is among all.
+fn table(app: &App, screen: &mut Screen, look: Look) -> String {
+    let Some(mut table) = app.table() else { return String::new() };
+    let width = usize::from(screen.area.width);
+    table.widen(width);
     if table.rows.is_empty() {
         screen.add(app.view().nothing().into());
-        return;
+        return String::new();
     }
     screen.add(text::headings(&table, app.sorting(), look));
-    let rows = table.arranged(app.sorting(), app.filter());
+    let rows = app.placed(&table);
     if rows.is_empty() {
         screen.add(format!("no row contains \"{}\"", app.filter()).into());
-        return;
+        return String::new();
     }
-    let selected = app.position(rows.iter().map(|(_, row)| row.key.as_str()));
+    let selected = app.position(&rows);
     let room = usize::from(screen.area.height).max(1);
     let first = selected.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
-    for (number, (depth, row)) in rows.iter().enumerate().skip(first).take(room) {
-        let mut line = text::row(&table, *depth, row, look);
+    let shown = || rows.iter().enumerate().skip(first).take(room);
+    let most = shown().filter_map(|(_, it)| it.row.rate).fold(0.0, f64::max);
+    let spare = width.saturating_sub(table.width() + 1);
+    for (number, placed) in shown() {
+        let mut line = text::row(&table, placed, app.is_flat(), look);
         if number == selected {
             line = line.patch_style(look.selected());
         }
+        if let (true, Some(rate)) = (spare >= BARS_MIN, placed.row.rate) {
+            let bar = spark::bar(rate, most, spare, look.is_ascii);
+            let gap = table.width() + 1 - line.width().min(table.width());
+            line.push_span(" ".repeat(gap));
+            line.push_span(Span::styled(bar, look.bars()));
+        }
         screen.add(line);
     }
+    format!(" {}/{}", selected + 1, rows.len())
 }
 
 /// Facts below each other, in as many columns as needed and possible.
@@ -119,14 +163,15 @@ fn keys(app: &App, look: Look) -> Line<'static> {
         return Line::styled(format!("/{}_  Enter keep, Esc clear", app.filter()), look.title());
     }
     let filter = match app.filter() {
-        "" => "/ filter".to_owned(),
+        "" => "/ find".to_owned(),
         filter => format!("/{filter} (Esc clears)"),
     };
     let pause = if app.is_paused() { "p go on" } else { "p pause" };
     let keys = if app.details().is_some() {
         format!("Esc back  Up/Down next row  {pause}  ? help  q quit")
     } else {
-        format!("Enter details  s sort  r reverse  {filter}  {pause}  ? help  q quit")
+        let flat = if app.is_flat() { "f tree" } else { "f flat" };
+        format!("Enter details  s sort  {flat}  - fold  {filter}  {pause}  ? help  q quit")
     };
     Line::styled(keys, look.heading())
 }

@@ -13,6 +13,7 @@
 
 mod app;
 mod cell;
+mod chart;
 mod draw;
 mod look;
 mod number;
@@ -28,7 +29,7 @@ pub use draw::draw;
 pub use look::Look;
 pub use source::Source;
 pub use terminal::run;
-pub use text::once;
+pub use text::{Excerpt, once};
 pub use view::View;
 
 /// Why `narrows top` cannot start.

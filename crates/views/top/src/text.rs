@@ -4,21 +4,42 @@ use crate::app::App;
 use crate::cell::Cell;
 use crate::look::Look;
 use crate::number::{duration, percent, short};
-use crate::table::{Column, Row, Sorting, Table};
+use crate::table::{Arrangement, Column, Placed, Sorting, Table};
 use crate::view::View;
 use narrows_escape as escape;
 use narrows_snapshot::{Port, Snapshot};
 use ratatui::text::{Line, Span};
 
-/// All views, or `only` one, as plain text: what `narrows top --once` prints.
-pub fn once(app: &App, only: Option<View>, look: Look) -> String {
+/// What `narrows top --once` prints of the views.
+#[derive(Clone, Debug, Default)]
+pub struct Excerpt {
+    /// Only this view.
+    pub only: Option<View>,
+    /// Sorted by the column with this name, the largest first.
+    pub sort: Option<String>,
+    /// One list, without the tree.
+    pub is_flat: bool,
+    /// At most so many rows of each view.
+    pub rows: Option<usize>,
+}
+
+/// All views, or only one, as plain text.
+///
+/// # Errors
+/// If no view that is asked for has the column to sort by: the names that there are.
+pub fn once(app: &App, excerpt: &Excerpt, look: Look) -> Result<String, String> {
     let mut lines = header(app, look, 0);
     let change = app.change();
-    for view in View::ALL.into_iter().filter(|view| only.is_none_or(|only| only == *view)) {
+    let mut known = Vec::new();
+    let mut is_sorted = excerpt.sort.is_none();
+    for view in View::ALL.into_iter().filter(|view| excerpt.only.is_none_or(|only| only == *view)) {
         let Some(now) = app.now() else { break };
         let mut table = view.table(now, change.as_ref());
         table.widen(usize::MAX / 2);
-        if table.rows.is_empty() && only.is_none() {
+        let column = excerpt.sort.as_deref().and_then(|name| table.column(name));
+        is_sorted |= column.is_some();
+        known.extend(table.columns.iter().map(|column| column.name));
+        if table.rows.is_empty() && excerpt.only.is_none() {
             continue;
         }
         lines.push(Line::default());
@@ -26,12 +47,20 @@ pub fn once(app: &App, only: Option<View>, look: Look) -> String {
             lines.push(view.nothing().into());
             continue;
         }
-        lines.push(headings(&table, None, look));
-        let rows = table.arranged(None, "");
-        lines.extend(rows.iter().map(|(depth, row)| self::row(&table, *depth, row, look)));
+        let sorting = column.map(|column| Sorting { column, is_descending: true });
+        lines.push(headings(&table, sorting, look));
+        let is_flat = excerpt.is_flat;
+        let rows = table.arranged(&Arrangement { sorting, is_flat, ..Arrangement::default() });
+        let shown = rows.iter().take(excerpt.rows.unwrap_or(usize::MAX));
+        lines.extend(shown.map(|placed| row(&table, placed, is_flat, look)));
+    }
+    if !is_sorted {
+        known.sort_unstable();
+        known.dedup();
+        return Err(format!("no such column; there are {}", known.join(", ")));
     }
     let shown = |line: &Line<'_>| format!("{}\n", escape::line(line.to_string().trim_end()));
-    lines.iter().map(shown).collect()
+    Ok(lines.iter().map(shown).collect())
 }
 
 /// The lines above every view: the instance, its warnings, its ports with `bars` bars each, packet
@@ -58,7 +87,7 @@ pub(crate) fn header(app: &App, look: Look, bars: usize) -> Vec<Line<'static>> {
     }
     let width = now.ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0);
     lines.extend(now.ports.iter().map(|port| self::port(app, port, (width, bars), look)));
-    lines.push(books(now, look));
+    lines.push(balance(now, look));
     lines
 }
 
@@ -102,7 +131,7 @@ fn port(app: &App, port: &Port, (width, bars): (usize, usize), look: Look) -> Li
     line
 }
 
-fn books(now: &Snapshot, look: Look) -> Line<'static> {
+fn balance(now: &Snapshot, look: Look) -> Line<'static> {
     let sum = &now.conservation;
     let dropped: u64 = sum.dropped.values().sum();
     let text = format!(
@@ -145,12 +174,25 @@ pub(crate) fn headings(table: &Table, sorting: Option<Sorting>, look: Look) -> L
     Line::styled(text, look.heading())
 }
 
-/// A row at `depth`.
-pub(crate) fn row(table: &Table, depth: usize, row: &Row, look: Look) -> Line<'static> {
+/// A row at its depth; in a list with the name of what it stands below, unless its key says it.
+pub(crate) fn row(table: &Table, placed: &Placed<'_>, is_flat: bool, look: Look) -> Line<'static> {
+    let row = placed.row;
     let mut text = String::new();
     for (number, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
-        let indent = if number == 0 { " ".repeat(depth) } else { String::new() };
-        place(&mut text, number, column, &format!("{indent}{}", cell.text));
+        let said = match number {
+            0 if is_flat => {
+                let above = row.parent.and_then(|above| table.rows[above].cells.first());
+                let above = above.map(|above| format!(" < {}", above.text)).unwrap_or_default();
+                format!("{}{above}", cell.text)
+            }
+            0 if placed.hidden > 0 => {
+                let indent = " ".repeat(placed.depth);
+                format!("{indent}{} +{}", cell.text, placed.hidden)
+            }
+            0 => format!("{}{}", " ".repeat(placed.depth), cell.text),
+            _ => cell.text.clone(),
+        };
+        place(&mut text, number, column, &said);
     }
     if row.is_warning { Line::styled(text, look.warning()) } else { text.into() }
 }
@@ -176,17 +218,18 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "Enter             details of the selected row; Esc goes back",
         "s                 sort by the next column; after the last, the instance's order",
         "r                 reverse the order",
+        "f                 all rows as one list, the most first; again: the tree",
+        "b, or 3 again     both directions of a class in one row; again: a tree for each port",
+        "- +, Left Right   hide what is below a row, and show it",
         "/                 show only rows that contain a text; Enter keeps, Esc clears it",
         "p, Space          pause; the first rates after that are means over the pause",
         "?                 this page",
         "q, Ctrl-C         quit",
-        "",
         "Rates are per second, over the time between two snapshots; - is not known yet.",
         "k M G: thousands, millions, billions. bit/s: Sent Recvd Arrvd Rate Ceil Thresh.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",
         "Lent, Borr: packets sent within a class's own rate, and at borrowed rates.",
-        "Bars: the rate of a port, relative to its limit.",
-        "",
+        "Bars: the rate of a port, relative to its limit; of a row, to the largest shown.",
         "any key goes back",
     ]
     .into_iter()

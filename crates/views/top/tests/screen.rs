@@ -8,7 +8,7 @@ use narrows_snapshot::{
     Class, Conservation, Delays, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip, Snapshot,
     Worker,
 };
-use narrows_top::{App, Feed, Look, View, draw, once};
+use narrows_top::{App, Excerpt, Feed, Look, View, draw, once};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -153,7 +153,7 @@ fn a_port_shows_its_limit_what_it_delivered_and_its_history() {
 }
 
 #[test]
-fn the_books_and_the_state_stand_above_every_view() {
+fn the_packet_balance_and_the_state_stand_above_every_view() {
     for view in View::ALL {
         let app = app(view);
         assert_eq!(screen(&app)[0], "narrows running for 2 s, fail-open (bridge nrwbr2)");
@@ -251,6 +251,109 @@ fn every_row_has_details_or_says_that_it_has_none() {
         let known = [": ", "nothing more is known of it"];
         assert!(known.iter().any(|known| shown.contains(known)), "{shown}");
     }
+}
+
+#[test]
+fn details_chart_what_the_row_sent_how_long_it_took_and_what_was_dropped() {
+    let mut app = app(View::Classes);
+    press(&mut app, &[KeyCode::Down, KeyCode::Down, KeyCode::Enter]);
+    for second in 3..9 {
+        feed(&mut app, instance(second, 30));
+    }
+    line(&app, "sent: 7.50Mbit/s, highest 7.50Mbit/s");
+    line(&app, "delay of 99 in 100 packets: 400ms");
+    line(&app, "███");
+}
+
+#[test]
+fn a_slash_begins_a_new_filter() {
+    let mut app = app(View::Classes);
+    type_in(&mut app, "/1:21");
+    press(&mut app, &[KeyCode::Enter]);
+    type_in(&mut app, "/1:10");
+    assert!(screen(&app)[23].starts_with("/1:10_"), "{:?}", screen(&app)[23]);
+}
+
+#[test]
+fn a_row_can_hide_what_is_below_it_and_leads_to_the_one_above() {
+    let mut app = app(View::Classes);
+    press(&mut app, &[KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Left]);
+    assert!(line(&app, "1:20 +1").starts_with("  1:20 +1"));
+    assert!(!screen(&app).join("\n").contains("1:21"));
+    press(&mut app, &[KeyCode::Right]);
+    line(&app, "   1:21");
+    press(&mut app, &[KeyCode::Left, KeyCode::Left]);
+    assert!(screen(&app)[23].ends_with(" 2/4"), "at 1:1: {}", screen(&app)[23]);
+}
+
+#[test]
+fn a_list_has_the_largest_of_all_first_and_says_what_it_stands_below() {
+    let mut app = app(View::Classes);
+    type_in(&mut app, "f");
+    let shown = screen(&app);
+    assert!(shown[5].contains(">Sent"), "{}", shown[5]);
+    assert!(shown[6].starts_with("1:10 < 1:1 ") && shown[7].starts_with("1:21 < 1:20"));
+    type_in(&mut app, "f");
+    line(&app, "  1:20");
+}
+
+#[test]
+fn the_last_line_says_where_the_selected_row_is() {
+    let mut app = app(View::Classes);
+    assert!(screen(&app)[23].ends_with(" 1/5"), "{}", screen(&app)[23]);
+    press(&mut app, &[KeyCode::End]);
+    assert!(screen(&app)[23].ends_with(" 5/5"));
+}
+
+#[test]
+fn both_directions_of_a_class_are_one_row() {
+    let with_uploads = |seconds| {
+        let mut now = instance(seconds, 30);
+        let mut up = now.ports[1].classes.clone();
+        // The uploads of 1:10 have another handle and the same name.
+        (up[1].handle, up[1].name) = ("1:77".into(), Some("Ann".into()));
+        now.ports[1].classes[1].name = Some("Ann".into());
+        up.truncate(2);
+        up.iter_mut().for_each(|class| class.stats.figures.bytes /= 3);
+        now.ports[0].classes = up;
+        now
+    };
+    let mut app = App::new(View::Classes);
+    feed(&mut app, with_uploads(1));
+    feed(&mut app, with_uploads(2));
+    type_in(&mut app, "b");
+    line(&app, "A port-a  B port-b");
+    let ann = line(&app, "Ann#1:77");
+    let cells: Vec<&str> = ann.split_whitespace().collect();
+    assert_eq!(cells[1..5], ["2.50M", "6.2", "%", "400ms"], "{ann}");
+    assert_eq!(cells[6..10], ["7.50M", "19", "%", "400ms"], "{ann}");
+    // What only one port has stands below what it stands below there.
+    assert!(line(&app, "1:21").starts_with("   1:21"));
+    type_in(&mut app, "3");
+    line(&app, "Borr/s");
+}
+
+#[test]
+fn a_wide_screen_is_used_to_its_end() {
+    let shown = terminal(&app(View::Classes), PLAIN, 160, 24).backend().to_string();
+    let longest = shown.lines().map(|line| line.trim_matches('"').trim_end().chars().count());
+    assert_eq!(longest.max(), Some(160), "{shown}");
+    assert!(shown.contains("1:10 ") && shown.contains("███"));
+}
+
+#[test]
+fn an_excerpt_is_sorted_by_any_column_and_as_long_as_asked() {
+    let excerpt = Excerpt {
+        only: Some(View::Classes),
+        sort: Some("sent".to_owned()),
+        is_flat: true,
+        rows: Some(1),
+    };
+    let text = once(&app(View::Queues), &excerpt, PLAIN).unwrap();
+    let last: Vec<&str> = text.lines().rev().take(2).collect();
+    assert!(last[0].starts_with("1:10 < 1:1") && last[1].contains(">Sent"), "{text}");
+    let wrong = Excerpt { sort: Some("size".to_owned()), ..excerpt };
+    assert!(once(&app(View::Queues), &wrong, PLAIN).unwrap_err().contains("Borr/s, Ceil, Class"));
 }
 
 #[test]
@@ -395,6 +498,8 @@ fn tab_and_digits_choose_views() {
     press(&mut app, &[KeyCode::Tab]);
     line(&app, "Thread");
     press(&mut app, &[KeyCode::BackTab, KeyCode::BackTab]);
+    line(&app, "Both ways");
+    press(&mut app, &[KeyCode::BackTab]);
     line(&app, "Service, server");
     press(&mut app, &[KeyCode::BackTab]);
     line(&app, "Port, host, flow");
@@ -426,11 +531,14 @@ fn a_class_is_called_by_its_name() {
 #[test]
 fn eighty_columns_hold_every_view() {
     for view in View::ALL {
+        // What a wider screen has in the same columns is complete at 80, too.
         let app = app(view);
-        let wide = terminal(&app, PLAIN, 200, 24).backend().to_string();
-        for line in wide.lines().map(|line| line.trim_matches('"').trim_end()) {
-            assert!(line.chars().count() <= 80, "{view:?}: {line}");
-        }
+        let heading = |width| {
+            let shown = terminal(&app, PLAIN, width, 24).backend().to_string();
+            let line = shown.lines().nth(5).unwrap().trim_matches('"').trim_end().to_owned();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(heading(80), heading(200), "{view:?}");
     }
     let mut app = app(View::Queues);
     type_in(&mut app, "?");
@@ -482,12 +590,13 @@ fn a_second_snapshot_changes_few_cells() {
 
 #[test]
 fn one_frame_as_text_has_every_view_and_no_blanks_at_the_end() {
-    let text = once(&app(View::Queues), None, PLAIN);
+    let text = once(&app(View::Queues), &Excerpt::default(), PLAIN).unwrap();
     for word in ["port-b", "Worker", "Class", "Qdisc", "Cake, tin", "aqm", "joined"] {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
     assert!(text.lines().all(|line| line.trim_end() == line));
-    let only = once(&app(View::Queues), Some(View::Workers), PLAIN);
+    let only = Excerpt { only: Some(View::Workers), ..Excerpt::default() };
+    let only = once(&app(View::Queues), &only, PLAIN).unwrap();
     assert!(only.contains("Worker") && !only.contains("Class"));
 }
 
@@ -551,7 +660,7 @@ fn no_view_shows_what_steers_a_terminal() {
         feed(&mut app, poison(1));
         feed(&mut app, poison(2));
         let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
-        let text = once(&app, None, PLAIN);
+        let text = once(&app, &Excerpt::default(), PLAIN).unwrap();
         assert!(!text.contains(is_wrong) && !text.contains("\nforged"), "{text:?}");
         for key in "123456789".chars() {
             for keys in [[KeyCode::Char(key), KeyCode::Enter], [KeyCode::Esc, KeyCode::Esc]] {

@@ -1,7 +1,7 @@
 //! The facts about the line, from options and from questions at the terminal.
 
 use super::interfaces::Interface;
-use super::policy::LINKS;
+use super::policy::{self, LINKS};
 use anyhow::{Context, bail};
 use narrows_forwarding::Forwarding;
 use narrows_link::Link;
@@ -103,14 +103,6 @@ impl Answers {
             })?;
             self.ports = vec![internet, home];
         }
-        let hint = "95 % of what the line carries, as 95mbit";
-        let read = |said: &str| rate(said).map(|_| said.to_owned());
-        if self.down.is_none() {
-            self.down = Some(ask("Which download rate?", hint).put(from, to, read)?);
-        }
-        if self.up.is_none() {
-            self.up = Some(ask("Which upload rate?", hint).put(from, to, read)?);
-        }
         if self.link.is_none() {
             for (name, what) in LINKS {
                 writeln!(to, "  {name:<14} {what}")?;
@@ -118,11 +110,21 @@ impl Answers {
             let question =
                 Question { preset: Some("conservative"), ..ask("Which link?", "its name") };
             self.link = Some(question.put(from, to, |said| {
-                let found = LINKS.iter().find(|(name, _)| *name == said);
-                found.map(|(name, _)| (*name).to_owned()).ok_or_else(|| {
-                    "type one of the names on the left, or nothing if you do not know".to_owned()
+                // Which one a `dsl` is, its rate will tell.
+                policy::link(said, Rate::from_bits_per_sec(0)).map(|_| said.to_owned()).ok_or_else(|| {
+                    "type one of the names on the left, or dsl, vdsl, cable or fibre, or nothing \
+                     if you do not know"
+                        .to_owned()
                 })
             })?);
+        }
+        let hint = policy::measured(self.link.as_deref().unwrap_or_default());
+        let read = |said: &str| rate(said).map(|_| said.to_owned());
+        if self.down.is_none() {
+            self.down = Some(ask("Which download rate?", hint).put(from, to, read)?);
+        }
+        if self.up.is_none() {
+            self.up = Some(ask("Which upload rate?", hint).put(from, to, read)?);
         }
         Ok(())
     }
@@ -150,7 +152,7 @@ impl Answers {
         let forwarding = match (self.forwarding, &self.ports[..]) {
             (Some(forwarding), _) => forwarding,
             (None, [a, b]) if a == b => {
-                bail!("the two ports are two interfaces, and {a} is one");
+                bail!("{a} was given twice; name two interfaces");
             }
             (None, [a, b]) => Forwarding::wire(a, b)?,
             (None, _) => bail!("--ports takes two interfaces, as --ports eth1,eth2"),
@@ -158,7 +160,10 @@ impl Answers {
         let said = |option: &str, text: &str| {
             rate(text).map_err(|why| anyhow::anyhow!("{option} {text}: {why}"))
         };
-        Ok(Line { down: said("--down", &down)?, up: said("--up", &up)?, forwarding, link })
+        let (down, up) = (said("--down", &down)?, said("--up", &up)?);
+        let found = policy::link(&link, down)
+            .with_context(|| format!("--link {link}: no such line, see narrows setup --help"))?;
+        Ok(Line { down, up, forwarding, link: found.to_owned() })
     }
 }
 
@@ -256,12 +261,21 @@ mod tests {
     fn questions_are_put_again_until_they_are_answered() {
         let mut answers = Answers { ports: vec!["a".into(), "b".into()], ..Answers::default() };
         let mut said = Vec::new();
-        let typed = "much\n95mbit\n20mbit\nmodem\n\n";
+        let typed = "modem\n\nmuch\n95mbit\n20mbit\n";
         answers.ask(&[], &mut Cursor::new(typed), &mut said).unwrap();
         let line = answers.complete().unwrap();
         assert_eq!((line.down.bits_per_sec(), line.link.as_str()), (95_000_000, "conservative"));
         let said = String::from_utf8(said).unwrap();
         assert!(said.contains("a rate is a number with") && said.contains("type one of the names"));
+    }
+
+    #[test]
+    fn a_dsl_line_is_asked_for_the_modem_s_rate_and_its_kind_is_found_by_it() {
+        let mut answers = Answers { ports: vec!["a".into(), "b".into()], ..Answers::default() };
+        let mut said = Vec::new();
+        answers.ask(&[], &mut Cursor::new("dsl\n50mbit\n10mbit\n"), &mut said).unwrap();
+        assert!(String::from_utf8(said).unwrap().contains("modem synchronises"));
+        assert_eq!(answers.complete().unwrap().link, "pppoe-ptm");
     }
 
     #[test]

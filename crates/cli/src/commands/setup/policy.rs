@@ -6,6 +6,48 @@ use narrows_tc::{framing_name, link_overhead};
 use narrows_units::Rate;
 use narrows_units::wire::Overhead;
 
+/// ADSL2+ carries at most this (ITU-T G.992.5): a DSL line above it is VDSL2.
+const ADSL_MAX: Rate = Rate::from_bits_per_sec(24_000_000);
+
+/// What people call kinds of lines. `dsl` is neither: the rate tells which.
+pub const ALSO: [(&str, &str); 9] = [
+    ("adsl", "pppoe-llcsnap"),
+    ("vdsl", "pppoe-ptm"),
+    ("vdsl2", "pppoe-ptm"),
+    ("cable", "docsis"),
+    ("fibre", "ethernet"),
+    ("fiber", "ethernet"),
+    ("ftth", "ethernet"),
+    ("unknown", "conservative"),
+    (DSL, ""),
+];
+
+/// ADSL or VDSL2, as the rate says.
+const DSL: &str = "dsl";
+
+/// The kind of line that people call `said`: the name of one of [`LINKS`], with `down`, the rate of
+/// downloads. A slow DSL line is counted as ADSL, which counts too much if it is VDSL2.
+pub fn link(said: &str, down: Rate) -> Option<&'static str> {
+    let said = said.to_lowercase();
+    let name = match ALSO.iter().find(|(also, _)| *also == said) {
+        Some((DSL, _)) if down <= ADSL_MAX => "pppoe-llcsnap",
+        Some((DSL, _)) => "pppoe-ptm",
+        Some((_, name)) => name,
+        None => said.as_str(),
+    };
+    LINKS.iter().map(|(link, _)| *link).find(|link| *link == name)
+}
+
+/// Of which rate of such a line 95 % are the limit.
+pub fn measured(said: &str) -> &'static str {
+    match link(said, ADSL_MAX) {
+        Some("pppoe-ptm" | "bridged-ptm" | "pppoe-llcsnap" | "pppoa-vcmux") => {
+            "95 % of the rate at which the modem synchronises, from its status page, as 95mbit"
+        }
+        _ => "95 % of what a speed test measures while nothing else uses the line, as 95mbit",
+    }
+}
+
 /// The kinds of lines by name.
 pub const LINKS: [(&str, &str); 8] = [
     ("ethernet", "fibre or cable with an Ethernet hand-off"),
@@ -201,6 +243,31 @@ mod tests {
     fn rates_are_written_exactly_and_short() {
         for text in ["2gbit", "95mbit", "1500kbit", "64008bit"] {
             assert_eq!(written(number::rate(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn people_s_words_for_lines_find_the_kind() {
+        let at = |said, down| link(said, number::rate(down).unwrap());
+        assert_eq!(at("dsl", "16mbit"), Some("pppoe-llcsnap"));
+        assert_eq!(at("DSL", "50mbit"), Some("pppoe-ptm"));
+        assert_eq!(at("cable", "1gbit"), Some("docsis"));
+        assert_eq!(at("modem", "1gbit"), None);
+        for (name, _) in LINKS {
+            assert_eq!(at(name, "1gbit"), Some(name));
+        }
+        for (name, _) in ALSO {
+            assert!(at(name, "1gbit").is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn of_a_dsl_line_it_is_the_modem_s_rate_that_counts() {
+        for said in ["dsl", "vdsl", "adsl", "bridged-ptm"] {
+            assert!(measured(said).contains("synchronises"), "{said}");
+        }
+        for said in ["docsis", "fibre", "conservative"] {
+            assert!(measured(said).contains("speed test"), "{said}");
         }
     }
 

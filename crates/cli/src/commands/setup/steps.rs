@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use narrows_escape::shell;
 use narrows_forwarding::Forwarding;
 use narrows_tc::{OfflineHost, load};
-use narrows_top::{App, Feed, Look, Source, View};
+use narrows_top::{App, Excerpt, Feed, Look, Source, View};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -178,6 +178,7 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
     output::say(format_args!(
         "running; the next {span_s} s (Ctrl-C ends this view, not the service):"
     ));
+    let queues = Excerpt { only: Some(View::Queues), ..Excerpt::default() };
     let mut app = App::new(View::Queues);
     app.feed(Feed::Snapshot(Box::new(source.ask()?)));
     let end = Instant::now() + span;
@@ -188,7 +189,9 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
         }
         sleep(left.min(FRAME));
         app.feed(Feed::Snapshot(Box::new(source.ask()?)));
-        output::text(narrows_top::once(&app, Some(View::Queues), Look::from_environment()));
+        output::text(
+            narrows_top::once(&app, &queues, Look::from_environment()).unwrap_or_else(|why| why),
+        );
     }
 }
 

@@ -24,6 +24,8 @@ pub(in crate::front) fn load(
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.own_mac = port.own.mac;
             rodata.is_addressed = port.own.is_addressed.into();
+            rodata.bridge_mac = port.own.bridge_mac;
+            (rodata.own_ips, rodata.own_ips_count) = port.own.ips.parts();
             rodata.multi_buffer = port.multi_buffer.into();
             rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
             rodata.hands_over = hands_over.into();

@@ -15,7 +15,7 @@ mod police;
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORT: FrontPort<'static> = FrontPort {
-    own: OwnAddress { mac: OWN, is_addressed: true },
+    own: OwnAddress::of(OWN, true),
     multi_buffer: false,
     entry: Entry::Own,
     handed: None,

@@ -276,7 +276,7 @@ int front(struct context *ctx)
 
 	reach_headers(ctx);
 	eth = data_of(ctx);
-	if ((void *)(eth + 1) <= data_end_of(ctx) && !is_for_self(eth)) {
+	if ((void *)(eth + 1) <= data_end_of(ctx) && !is_for_self(eth, data_end_of(ctx))) {
 		struct size size = size_of(ctx);
 		struct packet packet = {};
 

@@ -55,7 +55,7 @@ static __always_inline int decide(struct xdp_md *ctx)
 	int has_address = (void *)(eth + 1) <= data_end;
 	int action;
 
-	if (has_address && is_for_self(eth)) {
+	if (has_address && is_for_self(eth, data_end)) {
 		count(TO_SELF);
 		return XDP_PASS;
 	}

@@ -63,7 +63,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return TO_BOX;
 	}
 	eth = data_of(ctx);
-	if ((void *)(eth + 1) <= data_end_of(ctx) && is_for_self(eth)) {
+	if ((void *)(eth + 1) <= data_end_of(ctx) && is_for_self(eth, data_end_of(ctx))) {
 		total->to_self += size.packets;
 		return TO_BOX;
 	}

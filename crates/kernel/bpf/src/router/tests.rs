@@ -840,7 +840,7 @@ fn a_queue_without_a_socket_and_one_whose_worker_is_silent_leave_frames_to_the_k
 fn filters_stand_in_front_of_it() {
     in_a_bed(|bed| {
         let mut steered = bed.steer();
-        let own = OwnAddress { mac: LAN_MAC, is_addressed: false };
+        let own = OwnAddress::of(LAN_MAC, false);
         let port = FrontPort { own, multi_buffer: false, entry: Entry::Own, handed: None };
         let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
         let mut term = Term { steps: vec![step], ..Term::any() };

@@ -8,6 +8,7 @@ use crate::vlans::tests::{frame, tag};
 use libbpf_rs::libbpf_sys;
 use narrows_forwarding::TagProtocol;
 use rustix::time::{ClockId, clock_gettime};
+use std::net::IpAddr;
 
 const AFTER: Nanos = Nanos::from_millis(500);
 /// `XDP_DROP` and `XDP_PASS`.
@@ -81,7 +82,7 @@ fn where_the_box_has_no_address_frames_to_the_port_s_go_as_all_others_and_never_
     let heartbeats = Heartbeats::new().unwrap();
     let mut heart = heartbeats.heart(0, now()).unwrap();
     let watchdog = Watchdog { heartbeats, after: AFTER, stalled: Stalled::Pass };
-    let own = OwnAddress { mac: OWN, is_addressed: false };
+    let own = OwnAddress::of(OWN, false);
     let steer = Steer::load(own, false, 1, watchdog, Entry::Own).unwrap();
     // No socket serves the queue, and then its worker is silent: frames pass to the bridge, but not
     // to the box.
@@ -92,6 +93,58 @@ fn where_the_box_has_no_address_frames_to_the_port_s_go_as_all_others_and_never_
     }
     let expected = Verdicts { to_worker: 0, to_self: 0, unserved: 2, stalled: 2, others: 0 };
     assert_eq!(steer.verdicts().unwrap(), expected);
+}
+
+/// A question for `target`, broadcast or multicast: ARP for IPv4, else a neighbour solicitation.
+fn question(target: IpAddr, vlan: Option<u16>) -> Vec<u8> {
+    let tag = vlan.map(|vid| [&[0x81, 0][..], &vid.to_be_bytes()].concat()).unwrap_or_default();
+    let rest = match target {
+        IpAddr::V4(v4) => {
+            let before = [8, 6, 0, 1, 8, 0, 6, 4, 0, 1];
+            [&before[..], &[2, 0, 0, 0, 0, 7, 192, 0, 2, 7], &[0; 6], &v4.octets()].concat()
+        }
+        IpAddr::V6(v6) => {
+            let before = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255];
+            [&before[..], &[0; 32], &[135, 0, 0, 0, 0, 0, 0, 0], &v6.octets()].concat()
+        }
+    };
+    let ends = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 7];
+    [&ends[..], &tag, &rest].concat()
+}
+
+#[test]
+fn questions_for_the_box_and_frames_to_its_bridge_go_to_it_and_other_questions_do_not() {
+    if steer(Stalled::Pass).is_none() {
+        return;
+    }
+    let ours: [IpAddr; 2] = ["192.0.2.9".parse().unwrap(), "2001:db8::9".parse().unwrap()];
+    let others: [IpAddr; 3] = ["192.0.2.8", "0.0.0.0", "2001:db8::8"].map(|ip| ip.parse().unwrap());
+    let to_self = |own: OwnAddress, frame: &[u8]| {
+        let watchdog = Watchdog {
+            heartbeats: Heartbeats::new().unwrap(),
+            after: AFTER,
+            stalled: Stalled::Pass,
+        };
+        let steer = Steer::load(own, false, 1, watchdog, Entry::Own).unwrap();
+        assert_eq!(test_run(steer.attached(), frame, 1).unwrap().verdict, PASS);
+        steer.verdicts().unwrap().to_self == 1
+    };
+    let own = OwnAddress { bridge_mac: [6; 6], ips: ours.iter().collect(), ..OWN.into() };
+    for vlan in [None, Some(5)] {
+        assert_eq!(ours.map(|ip| to_self(own, &question(ip, vlan))), [true; 2]);
+        assert_eq!(others.map(|ip| to_self(own, &question(ip, vlan))), [false; 3]);
+    }
+    let mut answer = question(ours[0], None);
+    answer[21] = 2;
+    assert!(!to_self(own, &answer), "an answer is no question");
+    let short = &question(ours[0], None)[..41];
+    assert!(!to_self(own, short), "a question that is cut off");
+    let mut to_bridge = vec![0; 64];
+    to_bridge[..6].copy_from_slice(&[6; 6]);
+    assert!(to_self(own, &to_bridge));
+    let unaddressed = OwnAddress { is_addressed: false, ..own };
+    assert!(!to_self(unaddressed, &question(ours[0], None)));
+    assert!(!to_self(unaddressed, &to_bridge));
 }
 
 #[test]

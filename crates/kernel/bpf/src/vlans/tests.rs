@@ -7,7 +7,7 @@ use crate::test_run::{DROP, PASS, TestRun, as_xdp, run_merged, test_run};
 use narrows_forwarding::stick::tag_of;
 use proptest::prelude::*;
 
-const OWN: OwnAddress = OwnAddress { mac: [2, 0, 0, 0, 0, 9], is_addressed: true };
+const OWN: OwnAddress = OwnAddress::of([2, 0, 0, 0, 0, 9], true);
 
 pub(crate) fn tag(protocol: TagProtocol, vid: u16) -> Tag {
     Tag::new(protocol, vid).unwrap()

@@ -15,6 +15,9 @@ pub struct Facts {
     pub ports: [PortFacts; 2],
     /// All interfaces of the namespace, among them the ports' masters.
     pub others: Vec<LinkStatus>,
+    /// Whether this host has an address on an interface that is neither the loopback device nor
+    /// reached through the ports.
+    pub reached_elsewhere: bool,
     /// The host.
     pub host: HostFacts,
 }
@@ -217,6 +220,7 @@ pub(super) fn fit() -> Facts {
     Facts {
         ports: [port(2, "a"), port(3, "b")],
         others: Vec::new(),
+        reached_elsewhere: true,
         host: HostFacts {
             kernel: KernelVersion::new(6, 18),
             af_xdp: Some(true),

@@ -13,7 +13,7 @@ use crate::link::all;
 use crate::peer::Peer;
 use crate::routing::RoutingFacts;
 use crate::switching::SwitchFacts;
-use crate::{Link, is_addressed, netfilter, stick};
+use crate::{Link, is_addressed, is_reached_elsewhere, netfilter, stick};
 use narrows_forwarding::stick::Pair;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
@@ -25,7 +25,10 @@ use std::path::Path;
 
 /// Gathers everything about two ports and the host.
 pub(super) fn facts(a: &str, b: &str) -> Facts {
-    Facts { ports: [port(a), port(b)], others: all().unwrap_or_default(), host: host() }
+    let ports = [port(a), port(b)];
+    let (indices, _) = indices_and_names(&ports);
+    let reached_elsewhere = is_reached_elsewhere(&indices).unwrap_or(true);
+    Facts { ports, others: all().unwrap_or_default(), reached_elsewhere, host: host() }
 }
 
 /// Gathers everything about a stick and the host.

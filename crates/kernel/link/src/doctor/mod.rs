@@ -18,6 +18,7 @@ mod host;
 mod host_port;
 mod interrupts;
 mod loops;
+mod management;
 mod mtu;
 mod offloads;
 mod own_traffic;
@@ -185,6 +186,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
         findings.extend(mtu::unequal(a, b));
         findings.extend(loops::judge([a, b], &facts.others));
         findings.extend(standby::judge([a, b], &facts.others, wanted));
+        findings.extend(management::judge([a, b], facts, wanted));
     }
     findings.extend(host::judge(host, wanted));
     let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());

@@ -6,6 +6,7 @@
 
 use super::{Finding, PortFacts, Wanted, WantedPlane};
 use crate::Link;
+use narrows_units::counted;
 
 pub(super) fn judge_port(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
     [numbers(link, wanted), narrower_than_peer(facts, link, wanted.plane)]
@@ -18,32 +19,32 @@ pub(super) fn numbers(link: &Link, wanted: &Wanted) -> Option<Finding> {
     let name = link.name();
     let queues = &link.queues;
     let (now, most) = (queues.now, queues.most.pairs());
-    let counted = format!("{} receive and {} transmit queues", now.rx, now.tx);
+    let has = format!("{} receive and {}", now.rx, counted(now.tx, "transmit queue"));
     if wanted.plane != WantedPlane::Xsk {
-        return Some(Finding::ok(name, format!("has {counted}")));
+        return Some(Finding::ok(name, format!("has {has}")));
     }
     Some(match wanted.queues {
         Some(wanted) if wanted > now.pairs() && wanted > most => {
-            let what = format!("has {counted} and cannot have {wanted} of each");
+            let what = format!("has {has} and cannot have {wanted} of each");
             Finding::blocker(name, what).remedy(format!("--queues {most}"))
         }
         Some(wanted) if wanted > now.pairs() => {
-            let what = format!("has {counted}; {wanted} of each are wanted");
+            let what = format!("has {has}; {wanted} of each are wanted");
             Finding::blocker(name, what).remedy(queues.command(name, wanted))
         }
         Some(wanted) if wanted > 0 && wanted < now.rx => {
             let what = format!(
-                "has {counted}; what arrives in those beyond {wanted} has no worker and is not \
+                "has {has}; what arrives in those beyond {wanted} has no worker and is not \
                  shaped"
             );
             Finding::warning(name, what).remedy(queues.command(name, wanted))
         }
         None if now.rx > now.tx => {
-            let what = format!("has {counted}; each worker needs one of each");
+            let what = format!("has {has}; each worker needs one of each");
             Finding::blocker(name, what).remedy(queues.command(name, now.tx.max(1)))
         }
         _ if now.pairs() == 0 => Finding::blocker(name, "has no queues"),
-        _ => Finding::ok(name, format!("has {counted}")),
+        _ => Finding::ok(name, format!("has {has}")),
     })
 }
 
@@ -55,9 +56,10 @@ fn narrower_than_peer(facts: &PortFacts, link: &Link, plane: WantedPlane) -> Opt
     let tx = peer.inside?.queues.now.tx;
     (link.status.is_veth() && tx > rx).then(|| {
         let what = format!(
-            "has {rx} receive queues, but its peer {} has {tx} transmit queues: native XDP is \
-             refused",
-            peer.name
+            "has {}, but its peer {} has {}: native XDP is refused",
+            counted(rx, "receive queue"),
+            peer.name,
+            counted(tx, "transmit queue")
         );
         let finding = match plane {
             WantedPlane::Xsk => Finding::blocker(link.name(), what),
@@ -99,7 +101,7 @@ fn unequal_to_most(devices: &[&Link], wanted: &Wanted) -> Vec<Finding> {
     odd.map(|device| {
         let name = device.name();
         let (has, model) = (device.queues.now.pairs(), model.name());
-        let what = format!("has {has} queue pairs, {model} has {target}");
+        let what = format!("has {}, {model} has {target}", counted(has, "queue pair"));
         Finding::blocker(name, what).remedy(device.queues.command(name, target))
     })
     .collect()
@@ -118,7 +120,7 @@ fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
     let (less, more) = if of_a < of_b { (a, b) } else { (b, a) };
     let fewer = of_a.min(of_b);
     let (less_name, name) = (less.name(), more.name());
-    let what = format!("has {} queue pairs, {less_name} has {fewer}", of_a.max(of_b));
+    let what = format!("has {}, {less_name} has {fewer}", counted(of_a.max(of_b), "queue pair"));
     // More queues are better than fewer, if the device allows it.
     let remedy = if less.queues.most.pairs() >= of_a.max(of_b) {
         less.queues.command(less_name, of_a.max(of_b))
@@ -131,7 +133,11 @@ fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
 /// Workers that share a CPU function, but wait for each other.
 fn crowded(devices: &[&Link], workers: u32, cpus: u32) -> Option<Finding> {
     (workers > cpus).then(|| {
-        let what = format!("{workers} workers share {cpus} CPUs and will wait for each other");
+        let what = format!(
+            "{} share {} and will wait for each other",
+            counted(workers, "worker"),
+            counted(cpus, "CPU")
+        );
         let command = |device: &&Link| device.queues.command(device.name(), cpus.max(1));
         let commands: Vec<_> = devices.iter().map(command).collect();
         Finding::warning("cpu", what).remedy(commands.join(" && "))

@@ -8,6 +8,7 @@
 use super::drivers::{Redirected, redirected};
 use super::{Finding, PortFacts};
 use crate::Link;
+use narrows_units::counted;
 
 /// A device, and whether its program runs behind its driver anyway.
 pub(super) type Device<'a> = (&'a Link, &'a PortFacts, bool);
@@ -46,9 +47,9 @@ fn egress(link: &Link, port: &PortFacts, cpus: u32, otherwise: &str) -> Finding 
         Redirected::ByQueue if link.queues.now.tx >= cpus => takes(),
         Redirected::ByQueue => {
             let what = format!(
-                "{driver} has {} queues, and sends no redirected frames for the others of {cpus} \
-                 CPUs: {otherwise}",
-                link.queues.now.tx
+                "{driver} has {}, and sends no redirected frames for the others of {cpus} CPUs: \
+                 {otherwise}",
+                counted(link.queues.now.tx, "queue")
             );
             let finding = Finding::note(name, what);
             match link.queues.most.pairs() >= cpus {

@@ -2,6 +2,7 @@
 
 use super::Load;
 use super::cores::Cores;
+use narrows_units::counted;
 use serde::Serialize;
 use std::fmt;
 
@@ -86,9 +87,9 @@ pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     }
     if threads > available {
         notes.push(format!(
-            "up to {threads} threads share {available} core{}: beyond one a core, ns/packet \
-             includes the turns of others, and scaling cannot reach 100 %",
-            if available == 1 { "" } else { "s" }
+            "up to {threads} threads share {}: beyond one a core, ns/packet includes the turns of \
+             others, and scaling cannot reach 100 %",
+            counted(available, "core")
         ));
     } else if threads > cores.physical() {
         let physical = cores.physical();

@@ -25,6 +25,7 @@ use super::shaper::{self, Shaper, bounded, narrows};
 use super::traffic::{HEADERS, ping, transfer, wait_for_ping};
 use crate::architecture::Architecture;
 use anyhow::{Context, Result, bail, ensure};
+use narrows_units::counted;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -347,8 +348,7 @@ fn mode(show: &Value) -> String {
     let port = &show["ports"][0];
     let word = |name: &str| port[name].as_str().unwrap_or("?").to_owned();
     let queues = port["queues"].as_u64().unwrap_or(0);
-    let plural = if queues == 1 { "" } else { "s" };
-    format!("{}, {}, {queues} queue{plural}", word("xdp"), word("copy"))
+    format!("{}, {}, {}", word("xdp"), word("copy"), counted(queues, "queue"))
 }
 
 /// How often the program of `port` of a router or a switch came to this outcome.
@@ -604,8 +604,9 @@ fn upgrade(lab: &mut Lab) -> Result<Verdict> {
             ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
             lab.shaper.take().context("it runs")?.ended()?;
             shaper::end(new_process)?;
-            let pause = said.split_once("stood still for ").map_or("", |(_, pause)| pause).trim();
-            Ok(Passed(format!("stood still for {pause}")))
+            let pause =
+                said.split_once("workers paused for ").map_or("", |(_, pause)| pause).trim();
+            Ok(Passed(format!("workers paused for {pause}")))
         }
         Err(error) => {
             exchange::too_old(&error)?;

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest};
 
 const PORT: FrontPort<'static> = FrontPort {
-    own: narrows_bpf::OwnAddress { mac: [2, 0, 0, 0, 0, 9], is_addressed: true },
+    own: narrows_bpf::OwnAddress::of([2, 0, 0, 0, 0, 9], true),
     multi_buffer: false,
     entry: Entry::Own,
     handed: None,

@@ -150,7 +150,7 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Calls>>) {
         name: name.into(),
         ifindex: u32::MAX,
         mac: [2; 6],
-        addressed: false,
+        way_in: Default::default(),
         mtu: 1500,
         queues: 2,
         rx_ring: 0,

@@ -43,7 +43,7 @@ use narrows_forwarding::Forwarding;
 use narrows_forwarding::pattern::Pattern;
 use narrows_link::LinkMonitor;
 use narrows_link::doctor::{self, WantedPlane};
-use narrows_units::Nanos;
+use narrows_units::{Nanos, counted};
 use narrows_xsk::wait_readable;
 use notices::Notices;
 use policies::Policies;
@@ -272,9 +272,11 @@ impl Supervisor {
                 Target::Matched { pattern, .. } => counts[*pattern] += 1,
             }
         }
-        let counted = self.patterns.iter().zip(counts).map(|(pattern, count)| {
-            format!("{count} device{} of {pattern}", if count == 1 { "" } else { "s" })
-        });
+        let counted = self
+            .patterns
+            .iter()
+            .zip(counts)
+            .map(|(pattern, count)| format!("{} of {pattern}", counted(count, "device")));
         parts.extend(counted);
         let missing = self.children.targets().count() - self.children.shaped().count();
         if missing > 0 {

@@ -152,12 +152,13 @@ struct Within<'a, T> {
     left_out: Vec<(&'a Port, usize)>,
 }
 
-/// The first `max` objects over all ports: the topmost ones, and always the same.
+/// The first `max` objects of each port: the topmost ones, and always the same. Of each port, so
+/// that what is limited in both directions has metrics in both.
 fn within<'a, T>(now: &'a Snapshot, max: usize, of: fn(&Port) -> &[T]) -> Within<'a, T> {
     let mut within = Within { kept: Vec::new(), left_out: Vec::new() };
     for port in &now.ports {
         let all = of(port);
-        let room = max.saturating_sub(within.kept.len()).min(all.len());
+        let room = max.min(all.len());
         within.kept.extend(all[..room].iter().map(|one| (port, one)));
         within.left_out.push((port, all.len() - room));
     }
@@ -165,10 +166,12 @@ fn within<'a, T>(now: &'a Snapshot, max: usize, of: fn(&Port) -> &[T]) -> Within
 }
 
 fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
+    text.gauge("narrows_classes_max", "How many classes and qdiscs of a device have metrics.")
+        .add(&[], max as u64);
     let Within { kept, left_out } = within(now, max, |port| &port.classes);
     let mut family = text.gauge(
         "narrows_classes_left_out",
-        "Classes without metrics of their own, as there are more than --classes-max.",
+        "Classes without metrics of their own, as the device has more than --classes-max.",
     );
     for (port, count) in left_out {
         family.add(&[("device", &port.name)], count as u64);
@@ -220,7 +223,7 @@ fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
     let Within { kept, left_out } = within(now, max, |port| &port.qdiscs);
     let mut family = text.gauge(
         "narrows_qdiscs_left_out",
-        "Qdiscs without metrics of their own, as there are more than --classes-max.",
+        "Qdiscs without metrics of their own, as the device has more than --classes-max.",
     );
     for (port, count) in left_out {
         family.add(&[("device", &port.name)], count as u64);

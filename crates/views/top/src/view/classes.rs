@@ -91,26 +91,26 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
 }
 
 /// Median and 99th percentile of the delays of packets that left in the last interval.
-fn delays(delays: Option<Delays>) -> [Cell; 2] {
+pub(super) fn delays(delays: Option<Delays>) -> [Cell; 2] {
     let delays = delays.filter(|delays| !delays.is_empty());
     [delays.as_ref().map(|delays| delays.p50_us), delays.as_ref().map(|delays| delays.p99_us)]
         .map(Cell::time)
 }
 
 /// The used fraction of `limit`.
-fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
+pub(super) fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
     rate.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(rate, limit)| rate / limit)
 }
 
 /// Its name before its handle, as `tc -nm` writes it, because long text is cut at its end.
-fn name(class: &Class) -> String {
+pub(super) fn name(class: &Class) -> String {
     match &class.name {
         Some(name) => format!("{name}#{}", class.handle),
         None => class.handle.to_string(),
     }
 }
 
-fn key(port: &Port, class: &Class) -> String {
+pub(super) fn key(port: &Port, class: &Class) -> String {
     format!("{} {}", port.name, class.handle)
 }
 

@@ -241,7 +241,7 @@ fn filters_in_front_of_a_device_choose_the_class_at_any_port() {
             [of(&plane.trees[0]), of(&plane.trees[1])]
         };
         let front = |then| {
-            let own = OwnAddress { mac: LAN_MAC, is_addressed: false };
+            let own = OwnAddress::of(LAN_MAC, false);
             let ((entry, multi_buffer), handed) = (plane.way, Some(plane.router.takers().handed()));
             let port = FrontPort { own, multi_buffer, entry, handed };
             let does = match then {
