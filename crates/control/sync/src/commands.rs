@@ -9,7 +9,5 @@ pub mod libreqos;
 pub mod manual;
 pub mod netbox;
 pub mod leases;
-pub mod libreqos;
-pub mod manual;
 pub mod radius;
 pub mod show;
