@@ -178,7 +178,7 @@ impl Provider {
             };
             class
         };
-        let most = (all.len() as u64 * 25_000_000).max(1_000_000_000) >> (2 * way);
+        let most = (all.len() as u64 * 40_000_000).max(1_000_000_000) >> way;
         let mut classes = vec![finish(class(1, "uplink".into(), None), most, &sum(all))];
         for (site, members) in all.chunks(SITE).enumerate() {
             let place = PLACES[site % PLACES.len()];
@@ -245,12 +245,13 @@ impl Provider {
             free_frames: 2048,
             ..Worker::default()
         };
-        let events = (0..self.seconds / 20).rev().take(16).rev().map(|number| {
+        let last = self.seconds / 20;
+        let events = (last.saturating_sub(15)..last).map(|number| {
             let subscriber = 1_000 + number as usize % self.all[0].len();
             let name = NAMES[number as usize % self.all[0].len() % NAMES.len()];
             format!("class of {name} {subscriber}: rate changed")
         });
-        let first = ["joined wan and lan: 4 queues, zero-copy".to_owned()];
+        let first = (last < 16).then(|| "joined wan and lan: 4 queues, zero-copy".to_owned());
         Snapshot {
             state: "running".into(),
             uptime_s: self.seconds as f64,

@@ -35,7 +35,7 @@ pub(crate) use standing::{Gone, Standing};
 use narrows_snapshot::{Change, Snapshot};
 use overview::Direction;
 use std::sync::Arc;
-use subject::{Subject, Way};
+use subject::Subject;
 
 /// The deepest tree whose sites are followed upwards.
 const DEPTH_MAX: usize = 64;
@@ -46,8 +46,6 @@ pub(crate) struct Model {
     /// When it was made, in seconds since 1970.
     pub(crate) time: f64,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Of each port, the way of what leaves there.
-    ways: Vec<Way>,
     directions: Vec<Direction>,
     subjects: Vec<Subject>,
     hosts: Vec<Subject>,
@@ -66,7 +64,7 @@ impl Model {
         let directions = overview::directions(&now, change, &ways);
         let subjects = subject::of_classes(&now, change, &ways);
         let hosts = subject::of_hosts(&now, &ways);
-        Self { time, snapshot: now, ways, directions, subjects, hosts }
+        Self { time, snapshot: now, directions, subjects, hosts }
     }
 
     /// The site of a subject.
