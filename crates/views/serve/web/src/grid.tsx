@@ -112,9 +112,9 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
     const desc = column === sort ? !isDescending : !isName;
     setQuery({ sort: column, desc: desc ? undefined : "0" });
   };
-  const head = (column: string, label: string, extra = "") => (
+  const head = (column: string, label: string, extra = "", of = "") => (
     <th scope="col" class={extra} aria-sort={column === sort ? (isDescending ? "descending" : "ascending") : undefined}>
-      <button type="button" onClick={() => sortBy(column)} title={`Sort by ${label}`}>
+      <button type="button" onClick={() => sortBy(column)} title={`Sort by ${of}${label}`} aria-label={`${of}${label}`}>
         {label}<span aria-hidden="true" class="order">{column === sort ? (isDescending ? "▾" : "▴") : ""}</span>
       </button>
     </th>
@@ -143,22 +143,22 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
               <col class="c-name" />
               <col class="c-quality" />
               {hasSite && <col class="c-site r3" />}
-              {kind === "sites" && <col class="c-members" />}
+              {kind === "sites" && <col class="c-members r1" />}
               {pairs.flatMap((pair) => [<col class={`c-figure r${pair.rank}`} key={`${pair.key}d`} />, <col class={`c-figure r${pair.rank}`} key={`${pair.key}u`} />])}
             </colgroup>
             <thead>
               <tr aria-rowindex={1}>
                 <th colSpan={2} />
                 {hasSite && <th class="r3" />}
-                {kind === "sites" && <th />}
+                {kind === "sites" && <th class="r1" />}
                 {pairs.map((pair) => <th scope="colgroup" colSpan={2} key={pair.key} class={`r${pair.rank}`}>{pair.label}<br />{pair.unit}</th>)}
               </tr>
               <tr aria-rowindex={2}>
                 {head("name", SINGLE[kind], "left")}
                 {head("quality", "quality", "left quality")}
                 {hasSite && head("site", "site", "left r3")}
-                {kind === "sites" && head("members", "members")}
-                {pairs.flatMap((pair) => [head(`${pair.key}_down`, "down", `r${pair.rank} first`), head(`${pair.key}_up`, "up", `r${pair.rank}`)])}
+                {kind === "sites" && head("members", "members", "r1")}
+                {pairs.flatMap((pair) => [head(`${pair.key}_down`, "down", `r${pair.rank} first`, `${pair.label}, `), head(`${pair.key}_up`, "up", `r${pair.rank}`, `${pair.label}, `)])}
               </tr>
             </thead>
             <tbody>
@@ -171,7 +171,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
                     <th scope="row" title={row.class ? `${row.name} (${row.class})` : row.name}><a href={linkTo(kind, row.id)}>{row.name}</a></th>
                     <td class="left"><Mark quality={row.quality} /></td>
                     {hasSite && <td class="left r3">{row.site ?? ""}</td>}
-                    {kind === "sites" && <td>{count(row.members)}</td>}
+                    {kind === "sites" && <td class="r1">{count(row.members)}</td>}
                     {pairs.flatMap((pair) => [
                       <td key={`${pair.key}d`} class={`r${pair.rank} first`}>{row.down ? pair.cell(row.down) : UNKNOWN}</td>,
                       <td key={`${pair.key}u`} class={`r${pair.rank}`}>{row.up ? pair.cell(row.up) : UNKNOWN}</td>,

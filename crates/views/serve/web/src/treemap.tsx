@@ -88,9 +88,7 @@ export function TreeMap({ tiles, height }: { tiles: Tile[]; height: number }) {
         const name = site.name === "" ? "no site" : site.name;
         return (
           <div class="site" key={site.id} style={placed(box)}>
-            {hasHead && (site.id === ""
-              ? <span class="label">{name} {bits(site.rate)}</span>
-              : <a class="label" href={linkTo("sites", site.id)}>{name} {bits(site.rate)}</a>)}
+            {hasHead && <span class="label">{name} {bits(site.rate)}</span>}
             {order.map(({ place }, at) => {
               const space = inner[at];
               if (!space || space.width < 2 || space.height < 2) return null;
@@ -101,7 +99,7 @@ export function TreeMap({ tiles, height }: { tiles: Tile[]; height: number }) {
               }
               const said = `${one.name}: ${bits(one.rate)}, ${one.quality}`;
               // What is smaller cannot be hit with a finger; the table has it.
-              if (space.width < 24 || space.height < 24) {
+              if (space.width < 26 || space.height < 26) {
                 return <span class={`tile ${one.quality}`} key={one.id} style={placed(space)} title={said}>{hasText ? one.name : ""}</span>;
               }
               return (
