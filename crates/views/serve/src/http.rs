@@ -374,6 +374,21 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_asked_for_by_a_query() {
+        let server = server(None);
+        let status = |path: &str| ask(&server, Method::GET, path).status();
+        assert_eq!(status("/api/rows?sort=colour"), StatusCode::BAD_REQUEST);
+        assert_eq!(
+            status("/api/rows"),
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no instance has answered"
+        );
+        assert_eq!(status("/api/row"), StatusCode::BAD_REQUEST);
+        assert_eq!(status("/api/row?id=1:1"), StatusCode::NOT_FOUND);
+        assert_eq!(status("/api/stream?view=nothing"), StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
     fn a_page_under_another_name_gets_nothing() {
         let server = server(None);
         let ask = |uri: &str, host: &str| {

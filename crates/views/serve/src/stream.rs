@@ -155,3 +155,107 @@ pub(crate) fn row(known: &Known, kind: Kind, id: &str) -> serde_json::Result<Opt
     let parts = detail.parts(&known.list)?;
     Ok(Some(Sent::default().message(&Frame { parts, ..Frame::default() })))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use narrows_control::{ControlError, NamesFile};
+    use narrows_snapshot::{Class, Port, Snapshot};
+    use serde_json::Value;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// An instance whose class 1:1 sends 125 kB each second; it ends after so many answers.
+    fn sampler(answers: u64) -> Sampler {
+        let count = AtomicU64::new(0);
+        let ask = move || {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            if number >= answers {
+                return Err(ControlError::NoInstance(String::new()).into());
+            }
+            let classes = ["1:1", "1:2"].map(|handle| {
+                let mut class = Class { handle: handle.into(), ..Class::default() };
+                class.stats.figures.bytes = if handle == "1:1" { number * 125_000 } else { 0 };
+                class
+            });
+            let port = Port { name: "lan".into(), classes: classes.into(), ..Port::default() };
+            let (state, fail) = ("running".into(), "open (bridge nrwbr2)".into());
+            let uptime_s = number as f64 + 1.0;
+            Ok(Snapshot { state, fail, uptime_s, ports: vec![port], ..Snapshot::default() })
+        };
+        let interval = Duration::from_millis(50);
+        Sampler::start(ask, interval, NamesFile::open(None).unwrap(), Some("lan".into()))
+    }
+
+    /// Reads messages until one is as `is_it` says; the id of each is checked to grow.
+    fn until(query: &str, answers: u64, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut stream = open(&sampler(answers), Some(query), None).unwrap();
+            let (mut messages, mut last) = (Vec::new(), 0.0);
+            loop {
+                let part = stream.frame().await.unwrap().unwrap().into_data().unwrap();
+                let text = std::str::from_utf8(&part).unwrap();
+                assert!(text.ends_with("\n\n"), "{text:?}");
+                let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+                let id: f64 = field("id: ").unwrap().parse().unwrap();
+                assert!(id >= last);
+                last = id;
+                messages.push(serde_json::from_str(field("data: ").unwrap()).unwrap());
+                if is_it(&messages[messages.len() - 1]) {
+                    return messages;
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_message_has_the_rows_that_changed() {
+        let row = |message: &Value| message["rows"]["1:1"]["down"]["rate"].clone();
+        let query = "view=rows&sort=name&desc=0";
+        let messages = until(query, 1_000, |message| row(message) == 1_000_000);
+        let orders = messages.iter().filter(|message| message.get("order").is_some()).count();
+        assert_eq!(orders, 1, "the order has not changed");
+        let last = &messages[messages.len() - 1];
+        assert!(last["time"].as_f64().is_some(), "it is of now");
+    }
+
+    #[test]
+    fn a_stop_is_told_and_old_points_are_not_sent_again() {
+        let is_bad = |message: &Value| message["standing"]["title"] == "Stopped";
+        let messages = until("view=now&span=60", 4, is_bad);
+        let points: Vec<f64> = messages
+            .iter()
+            .filter_map(|message| message["recent"]["times"].as_array())
+            .flatten()
+            .filter_map(Value::as_f64)
+            .collect();
+        assert!(points.is_sorted_by(|one, two| one < two), "{points:?}");
+        let standing = &messages[messages.len() - 1]["standing"];
+        assert!(standing["detail"].as_str().unwrap().contains("UNSHAPED"));
+        assert!(standing["stale_since"].as_f64().is_some());
+    }
+
+    #[test]
+    fn one_that_is_not_there_is_said_to_be_missing() {
+        let known = |message: &Value| message.get("missing").is_some();
+        let missing = |id: &str| {
+            let messages = until(&format!("view=one&id={id}"), 1_000, known);
+            messages[messages.len() - 1]["missing"].clone()
+        };
+        assert_eq!(missing("1:9"), true);
+        assert_eq!(missing("1:1"), false);
+    }
+
+    #[test]
+    fn the_box_has_its_parts() {
+        let messages = until("view=box", 1_000, |message| message.get("workers").is_some());
+        assert_eq!(messages[messages.len() - 1]["ports"][0]["name"], "lan");
+    }
+
+    #[test]
+    fn a_query_that_is_wrong_opens_no_stream() {
+        let sampler = sampler(1);
+        assert!(open(&sampler, Some("view=elsewhere"), None).is_err());
+    }
+}
