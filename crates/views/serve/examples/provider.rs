@@ -2,18 +2,24 @@
 //!
 //! `cargo run --release -p narrows-serve --example provider -- 2000 127.0.0.1:9466 [FILE]`
 //!
+//! To measure the server alone, the instance is a process of its own:
+//!
+//! `… --example provider -- 2000 SOCKET` and `… --example provider -- SOCKET 127.0.0.1:9466`
+//!
 //! Each second every active subscriber sends and receives something else, and a few have long
 //! delays, drops or losses. It is the same in each run. While FILE exists, no instance answers.
 
 use compact_str::{CompactString, format_compact};
-use narrows_control::{ControlError, NamesFile};
+use narrows_control::{Client, ControlError, NamesFile};
 use narrows_serve::Options;
 use narrows_snapshot::{
     Class, ClassStats, Delays, Figures, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip,
     RoundTrips, Snapshot, Worker,
 };
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Subscribers of a site.
@@ -269,15 +275,29 @@ fn delays(counts: &[u64]) -> Delays {
     Delays::new(counts.map(|(us, count)| (*us, *count)).collect())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut words = std::env::args().skip(1);
-    let subscribers: usize = words.next().unwrap_or_else(|| "2000".into()).parse()?;
-    let listen = words.next().unwrap_or_else(|| "127.0.0.1:9466".into()).parse()?;
-    let gone: Option<PathBuf> = words.next().map(Into::into);
-    let all = vec![Counters::default(); subscribers];
-    let mut provider = Provider { seconds: 0, all: [all.clone(), all] };
+type Failure = Box<dyn std::error::Error>;
+
+/// An instance at `socket`: answers with a snapshot, as often as it is asked.
+fn be_instance(mut provider: Provider, socket: &Path) -> Result<(), Failure> {
+    let _ = std::fs::remove_file(socket);
+    for stream in UnixListener::bind(socket)?.incoming() {
+        let mut stream = stream?;
+        let mut request = String::new();
+        BufReader::new(&stream).read_line(&mut request)?;
+        provider.step();
+        let answer = serde_json::json!({ "show": provider.snapshot() });
+        // A client may have gone.
+        let _ = stream.write_all(format!("{answer}\n").as_bytes());
+    }
+    Ok(())
+}
+
+fn serve(
+    listen: &str,
+    ask: impl FnMut() -> Result<Snapshot, ControlError> + Send + 'static,
+) -> Result<(), Failure> {
     let options = Options {
-        listen,
+        listen: listen.parse()?,
         credentials: None,
         dev: None,
         downlink: None,
@@ -285,13 +305,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         classes_max: 500,
         names: NamesFile::open(None)?,
     };
-    let ask = move || {
-        if gone.as_ref().is_some_and(|file| file.exists()) {
-            return Err(ControlError::NoInstance(String::new()));
-        }
-        provider.step();
-        Ok(provider.snapshot())
-    };
     narrows_serve::run_with(ask, options, |address| println!("http://{address}/"))?;
     Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (subscribers, rest) = match words[..] {
+        [] => (2_000, &[][..]),
+        [socket, listen] if socket.parse::<usize>().is_err() => {
+            let client = Client::at(socket.into());
+            return serve(listen, move || client.snapshot(true));
+        }
+        [subscribers, ref rest @ ..] => (subscribers.parse()?, rest),
+    };
+    let all = vec![Counters::default(); subscribers];
+    let mut provider = Provider { seconds: 0, all: [all.clone(), all] };
+    match *rest {
+        [socket] if socket.contains('/') => be_instance(provider, Path::new(socket)),
+        _ => {
+            let listen = rest.first().copied().unwrap_or("127.0.0.1:9466");
+            let gone: Option<PathBuf> = rest.get(1).map(Into::into);
+            serve(listen, move || {
+                if gone.as_ref().is_some_and(|file| file.exists()) {
+                    return Err(ControlError::NoInstance(String::new()));
+                }
+                provider.step();
+                Ok(provider.snapshot())
+            })
+        }
+    }
 }
