@@ -18,7 +18,7 @@ CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -51,6 +51,9 @@ help:
 	@echo "make tools          programs that call Narrows, for the end-to-end tests: FireQOS, tcconfig, cnitool"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
+	@echo "make page           build the page of narrows serve from crates/views/serve/web, with esbuild, which it installs"
+	@echo "make page-check     whether the page in assets/ is what its sources give"
+	@echo "make page-tests     the page in Chromium: what it shows, and whether everybody can read it (WCAG AA)"
 	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb, narrows-fleet_*.deb and narrows-sync_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
@@ -367,6 +370,39 @@ pictures: build
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 	@$(SUDO) dist/pictures/take $(NARROWS) docs/pictures
+
+# The page of `narrows serve`: sources in web/, and in assets/ what they give, which the program has in
+# it. So only who changes the page needs node and npm.
+PAGE := crates/views/serve/web
+PAGE_MODULES := $(PAGE)/node_modules/.package-lock.json
+
+# Commands, and the Debian packages that have them. Other sources of node bring npm with it.
+page-tools:
+	@missing=""; for tool in node:nodejs npm:npm chromium:chromium; do \
+	  command -v $${tool%:*} >/dev/null || missing="$$missing $${tool#*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing Debian packages:$$missing"; \
+	  $(SUDO) apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+$(PAGE_MODULES): $(PAGE)/package-lock.json | page-tools
+	@echo "installing the packages of $(PAGE)/package.json"
+	@cd $(PAGE) && npm ci --silent && touch node_modules/.package-lock.json
+
+page: $(PAGE_MODULES)
+	@cd $(PAGE) && npx tsc --noEmit && node build.mjs
+
+page-check: $(PAGE_MODULES)
+	@cd $(PAGE) && npx tsc --noEmit && node build.mjs --check
+	@echo "the page in assets/ is what its sources give"
+
+# Half a minute on an idle machine, of which the checks for WCAG are most.
+page-tests: deps page-check
+	@$(CARGO) build --locked --profile test -p narrows-serve --example provider
+	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
+	  node --test --test-reporter=spec tests/page.test.mjs
 
 # What is distributed: dist/package says how it is built. lintian's findings that are meant are in
 # dist/debian/lintian-overrides, each with its reason.

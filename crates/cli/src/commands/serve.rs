@@ -40,6 +40,11 @@ pub struct Serve {
     #[arg(long, value_name = "DEV")]
     dev: Option<String>,
 
+    /// The port towards the subscribers: what leaves there is called download, all else upload.
+    /// Default: of several ports the one with most classes, or the last one of these.
+    #[arg(long, value_name = "DEV")]
+    downlink: Option<String>,
+
     /// Seconds between two queries to the instance, 1 to 3600, however many clients there are.
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -73,6 +78,7 @@ impl Serve {
             listen: self.listen,
             credentials,
             dev: self.dev,
+            downlink: self.downlink,
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max as usize,
             names: super::show::names(self.names.as_deref())?,

@@ -87,7 +87,21 @@ impl History {
     /// The points after `time`, as JSON: `times`, and for each series `device`, `what`, `name` and
     /// `values`.
     pub fn since(&self, time: f64) -> impl Serialize {
-        Since { history: self, first: self.times.partition_point(|point| *point <= time) }
+        Since { history: self, first: self.first_after(time), whats: None }
+    }
+
+    /// The same of the series that are `whats`.
+    pub(crate) fn since_of(&self, time: f64, whats: &'static [&'static str]) -> impl Serialize {
+        Since { history: self, first: self.first_after(time), whats: Some(whats) }
+    }
+
+    /// How many points it holds at most.
+    pub(crate) fn points(&self) -> usize {
+        self.points
+    }
+
+    fn first_after(&self, time: f64) -> usize {
+        self.times.partition_point(|point| *point <= time)
     }
 }
 
@@ -135,6 +149,8 @@ pub(crate) fn values(now: &Snapshot, change: &Change) -> Vec<(Key, f64)> {
 struct Since<'a> {
     history: &'a History,
     first: usize,
+    /// Of which series; none for all.
+    whats: Option<&'static [&'static str]>,
 }
 
 impl Serialize for Since<'_> {
@@ -158,9 +174,10 @@ impl Serialize for AllSeries<'_> {
             /// JSON has no NaN.
             values: Vec<Option<f32>>,
         }
-        let Since { history, first } = self.0;
-        let mut all = to.serialize_seq(Some(history.series.len()))?;
-        for (key, ring) in &history.series {
+        let Since { history, first, whats } = self.0;
+        let mut all = to.serialize_seq(None)?;
+        let is_asked = |key: &Key| whats.is_none_or(|whats| whats.contains(&key.what));
+        for (key, ring) in history.series.iter().filter(|(key, _)| is_asked(key)) {
             let values = ring.values.range(*first..);
             let values = values.map(|value| Some(*value).filter(|value| !value.is_nan())).collect();
             all.serialize_element(&One { key, values })?;

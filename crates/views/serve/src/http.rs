@@ -6,6 +6,8 @@ use crate::download::{Download, Downloads};
 use crate::host;
 use crate::page;
 use crate::sampler::{self, Known, Sampler};
+use crate::stream::{self, Stream};
+use crate::view::{Gone, Parameters};
 use crate::{Options, ServeError, api, metrics};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
@@ -38,9 +40,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+const STREAM: &str = "text/event-stream";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-type Body = Either<Full<Bytes>, Download>;
+/// Before the first answer of the instance.
+const NOT_YET: &str = "the instance has not answered yet; try again\n";
+
+type Body = Either<Full<Bytes>, Either<Download, Stream>>;
 type Answer = Response<Body>;
 
 /// Listens, starts to query the instance, and serves until the process ends.
@@ -51,7 +57,7 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
 
 /// Serves as [`serve`] does, with `ask` to query an instance.
 pub(crate) fn serve_from(
-    ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
+    ask: impl FnMut() -> Result<Snapshot, Gone> + Send + 'static,
     options: Options,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
@@ -64,7 +70,8 @@ pub(crate) fn serve_from(
         let failed = |error| ServeError::Listen(options.listen, error);
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let sampler = Sampler::start(ask, options.interval, options.names.clone());
+        let (names, downlink) = (options.names.clone(), options.downlink.clone());
+        let sampler = Sampler::start(ask, options.interval, names, downlink);
         ready(address);
         let (attempts, downloads) = (Mutex::default(), Downloads::default());
         let api = options.api.clone().map(api::Api::new).transpose()?;
@@ -156,13 +163,26 @@ impl Server {
                 answer(StatusCode::OK, METRICS, text)
             }
             "/api/snapshot" => self.snapshot(&self.sampler.known()),
+            "/api/rows" => self.rows(request.uri().query()),
+            "/api/row" => self.row(request.uri().query()),
+            "/api/stream" => {
+                let last = request.headers().get("last-event-id");
+                let last = last.and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+                match stream::open(&self.sampler, request.uri().query(), last) {
+                    Ok(stream) => {
+                        respond(StatusCode::OK, STREAM, Either::Right(Either::Right(stream)))
+                    }
+                    Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
+                }
+            }
             "/api/history" => match since(request.uri().query()) {
                 Ok(time) => json(&self.sampler.known().history.since(time)),
                 Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
             },
             _ => plain(
                 StatusCode::NOT_FOUND,
-                "not found; available: /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
+                "not found; available: /, /metrics, /api/snapshot, /api/history?since=SECONDS, \
+                 /api/rows, /api/row?id=ID and /api/stream\n",
             ),
         }
     }
@@ -189,16 +209,45 @@ impl Server {
     fn snapshot(&self, known: &Known) -> Answer {
         #[derive(Serialize)]
         struct Nothing<'a> {
-            gone: &'a Option<String>,
+            gone: Option<&'a str>,
             snapshot: Option<()>,
         }
+        let gone = known.gone.as_ref().map(|gone| gone.reason.as_str());
         let Some(latest) = &known.latest else {
-            return json(&Nothing { gone: &known.gone, snapshot: None });
+            return json(&Nothing { gone, snapshot: None });
         };
-        let gone = serde_json::Value::from(known.gone.as_deref());
+        let gone = serde_json::Value::from(gone);
         let reading = self.downloads.begin(latest, Instant::now());
         let begin = format!("{{\"gone\":{gone},\"snapshot\":");
-        respond(StatusCode::OK, JSON, Either::Right(Download::new(begin, reading, "}")))
+        respond(
+            StatusCode::OK,
+            JSON,
+            Either::Right(Either::Left(Download::new(begin, reading, "}"))),
+        )
+    }
+
+    /// The rows of a table.
+    fn rows(&self, query: Option<&str>) -> Answer {
+        let asked = match Parameters::new(query).rows() {
+            Ok(asked) => asked,
+            Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
+        };
+        let Some(model) = self.sampler.known().model.clone() else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, NOT_YET);
+        };
+        text(stream::rows(&model, &asked))
+    }
+
+    /// All of one row.
+    fn row(&self, query: Option<&str>) -> Answer {
+        let (kind, id) = match Parameters::new(query).one() {
+            Ok(asked) => asked,
+            Err(problem) => return plain(StatusCode::BAD_REQUEST, problem),
+        };
+        match stream::row(&self.sampler.known(), kind, &id).transpose() {
+            Some(row) => text(row),
+            None => plain(StatusCode::NOT_FOUND, "no row has this id; /api/rows lists them\n"),
+        }
     }
 
     /// The answer to a request without valid credentials, if they are needed. Its connection ends
@@ -258,6 +307,14 @@ fn json(value: &impl Serialize) -> Answer {
     }
 }
 
+/// JSON that is there already.
+fn text(json: serde_json::Result<String>) -> Answer {
+    match json {
+        Ok(body) => answer(StatusCode::OK, JSON, body),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     answer(status, TEXT, text)
 }
@@ -291,6 +348,7 @@ mod tests {
             listen: ([127, 0, 0, 1], 0).into(),
             credentials,
             dev: None,
+            downlink: None,
             interval: Duration::from_secs(3600),
             classes_max: 10,
             names: narrows_control::NamesFile::open(None).unwrap(),
@@ -298,9 +356,10 @@ mod tests {
         };
         Server {
             sampler: Sampler::start(
-                || Err("no instance".into()),
+                || Err("no instance".to_owned().into()),
                 options.interval,
                 options.names.clone(),
+                None,
             ),
             options,
             attempts: Mutex::default(),
@@ -326,8 +385,7 @@ mod tests {
             assert_eq!(answer.status(), StatusCode::OK);
             assert_eq!(answer.headers()[header::CONTENT_TYPE], file.kind);
         }
-        let own = page::FILES.iter().filter(|file| !file.path.starts_with("/uplot"));
-        for file in own {
+        for file in page::FILES {
             assert!(!file.content.contains("https://"), "{} loads from elsewhere", file.path);
         }
     }
@@ -342,6 +400,21 @@ mod tests {
         let bad = ask(&server, Method::GET, "/api/history?since=yesterday");
         assert_eq!(bad.status(), StatusCode::BAD_REQUEST);
         assert_eq!(ask(&server, Method::GET, "/api/history?since=1.5").status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn rows_are_asked_for_by_a_query() {
+        let server = server(None);
+        let status = |path: &str| ask(&server, Method::GET, path).status();
+        assert_eq!(status("/api/rows?sort=colour"), StatusCode::BAD_REQUEST);
+        assert_eq!(
+            status("/api/rows"),
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no instance has answered"
+        );
+        assert_eq!(status("/api/row"), StatusCode::BAD_REQUEST);
+        assert_eq!(status("/api/row?id=1:1"), StatusCode::NOT_FOUND);
+        assert_eq!(status("/api/stream?view=nothing"), StatusCode::BAD_REQUEST);
     }
 
     #[test]

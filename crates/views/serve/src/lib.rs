@@ -17,21 +17,25 @@ mod attempts;
 mod connections;
 mod credentials;
 mod download;
+mod frame;
 mod history;
 mod host;
 mod http;
 mod metrics;
 mod page;
 mod sampler;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use api::{ApiOptions, Apply, Scope, Tokens};
 pub use credentials::Credentials;
 pub use history::{History, Key};
 pub use metrics::{Sample, exposition};
 
-use narrows_control::NamesFile;
+use narrows_control::{ControlError, NamesFile};
+use narrows_snapshot::Snapshot;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +49,9 @@ pub struct Options {
     pub credentials: Option<Credentials>,
     /// A port of the instance; none if only one instance runs.
     pub dev: Option<String>,
+    /// The port towards the subscribers: what leaves there is download. None: the one with most
+    /// classes, or the last one of these.
+    pub downlink: Option<String>,
     /// The interval between queries.
     pub interval: Duration,
     /// The most classes, and the most qdiscs, of each port with metrics.
@@ -94,8 +101,27 @@ pub enum ServeError {
 /// # Errors
 /// If it cannot start.
 pub fn run(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    check(&options)?;
+    http::serve(options, ready)
+}
+
+/// Serves as [`run`] does, what `ask` answers instead of an instance.
+///
+/// # Errors
+/// If it cannot start.
+pub fn run_with(
+    mut ask: impl FnMut() -> Result<Snapshot, ControlError> + Send + 'static,
+    options: Options,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    check(&options)?;
+    http::serve_from(move || Ok(ask()?), options, ready)
+}
+
+/// Whether only those read it who may.
+fn check(options: &Options) -> Result<(), ServeError> {
     if !options.listen.ip().is_loopback() && options.credentials.is_none() {
         return Err(ServeError::Public(options.listen));
     }
-    http::serve(options, ready)
+    Ok(())
 }

@@ -8,8 +8,8 @@ pub(crate) struct File {
     pub(crate) content: &'static str,
 }
 
-/// All files.
-pub(crate) const FILES: [File; 5] = [
+/// All files. `make page` builds them from `web/`.
+pub(crate) const FILES: [File; 3] = [
     File {
         path: "/",
         kind: "text/html; charset=utf-8",
@@ -24,15 +24,5 @@ pub(crate) const FILES: [File; 5] = [
         path: "/page.css",
         kind: "text/css; charset=utf-8",
         content: include_str!("../assets/page.css"),
-    },
-    File {
-        path: "/uplot.js",
-        kind: "text/javascript; charset=utf-8",
-        content: include_str!("../assets/uplot/uPlot.iife.min.js"),
-    },
-    File {
-        path: "/uplot.css",
-        kind: "text/css; charset=utf-8",
-        content: include_str!("../assets/uplot/uPlot.min.css"),
     },
 ];

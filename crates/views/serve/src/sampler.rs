@@ -1,50 +1,66 @@
 //! The thread that queries the instance, and its results.
 
 use crate::download::EncodedSnapshot;
-use crate::history::{self, History};
+use crate::history::{self, History, Key};
 use crate::metrics::Sample;
-use narrows_control::{Client, ControlError, NamesFile};
+use crate::view::{EventList, Gone, Heat, Model, column};
+use narrows_control::{Client, NamesFile};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
 /// The state of the instance as last seen.
 #[derive(Debug)]
 pub(crate) struct Known {
+    pub(crate) interval: Duration,
     /// The latest snapshot, even after the instance is gone.
     pub(crate) latest: Option<Arc<EncodedSnapshot>>,
+    /// What the page shows of it.
+    pub(crate) model: Option<Arc<Model>>,
     /// When it was taken.
     taken: Option<Instant>,
     /// Why the instance does not answer, if it does not.
-    pub(crate) gone: Option<String>,
+    pub(crate) gone: Option<Gone>,
     /// Events seen since the start.
     events: u64,
+    /// The latest of these.
+    pub(crate) list: EventList,
     pub(crate) history: History,
+    pub(crate) heat: Heat,
+}
+
+/// An answer, and what is made from it before anybody waits for that.
+#[derive(Debug)]
+struct Next {
+    encoded: Arc<EncodedSnapshot>,
+    model: Model,
+    /// What happened since the one before; none without one.
+    values: Option<Vec<(Key, f64)>>,
+    columns: Vec<(String, crate::view::Column)>,
 }
 
 /// State shared between the thread and the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     known: Arc<Mutex<Known>>,
+    ticks: watch::Receiver<()>,
 }
 
 impl Sampler {
-    /// Starts to `ask` every `interval`, and adds the names of classes.
+    /// Starts to `ask` every `interval`, and adds the names of classes. `downlink` is the port
+    /// towards the subscribers, if it is known.
     pub(crate) fn start(
-        mut ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
+        mut ask: impl FnMut() -> Result<Snapshot, Gone> + Send + 'static,
         interval: Duration,
         mut names: NamesFile,
+        downlink: Option<String>,
     ) -> Self {
-        let known = Known {
-            latest: None,
-            taken: None,
-            gone: None,
-            events: 0,
-            history: History::new(interval),
-        };
-        let sampler = Self { known: Arc::new(Mutex::new(known)) };
-        let thread = sampler.clone();
+        let known = Arc::new(Mutex::new(Known::new(interval)));
+        let (tick, ticks) = watch::channel(());
+        let sampler = Self { known, ticks };
+        let known = Arc::clone(&sampler.known);
         // It ends with the process, which is when the server ends.
         thread::spawn(move || {
             loop {
@@ -54,10 +70,15 @@ impl Sampler {
                     names.name(snapshot);
                 }
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let answer = answer.and_then(|snapshot| {
-                    EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())
+                let time = time.as_secs_f64();
+                let was = lock(&known).continued();
+                let next = answer.and_then(|snapshot| {
+                    Next::new(was.as_deref(), snapshot, time, downlink.as_deref())
                 });
-                thread.known().learn(answer, time.as_secs_f64(), Instant::now());
+                drop(was);
+                lock(&known).learn(next, time, Instant::now());
+                // Nobody may listen.
+                let _ = tick.send(());
                 thread::sleep(interval.saturating_sub(began.elapsed()));
             }
         });
@@ -66,52 +87,111 @@ impl Sampler {
 
     /// The present state. The lock is held while an answer with history is made.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
+    }
+
+    /// Tells of each new state.
+    pub(crate) fn ticks(&self) -> watch::Receiver<()> {
+        self.ticks.clone()
     }
 }
 
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Asks the instance with the port `dev`, or the only one.
-pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
-    let found = Client::find(dev).map_err(|error| error.to_string())?;
+pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, Gone> {
+    let found = Client::find(dev)?;
     match &found[..] {
-        [only] => only.snapshot(true).map_err(|error: ControlError| error.to_string()),
+        [only] => Ok(only.snapshot(true)?),
         several => {
             let ports: Vec<String> = several.iter().map(|client| client.ports.join(",")).collect();
-            Err(format!(
+            Err(Gone::from(format!(
                 "several instances run here ({}); choose one with --dev",
                 ports.join(" and ")
-            ))
+            )))
         }
+    }
+}
+
+impl Next {
+    /// Of `snapshot` at `time`, in seconds since 1970, which follows `was`.
+    fn new(
+        was: Option<&EncodedSnapshot>,
+        snapshot: Snapshot,
+        time: f64,
+        downlink: Option<&str>,
+    ) -> Result<Self, Gone> {
+        let encoded = EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())?;
+        let now = Arc::clone(&encoded.snapshot);
+        let change = was.and_then(|was| Change::between(&was.snapshot, &now));
+        let values = change.as_ref().map(|change| history::values(&now, change));
+        let column_of = |change: &Change<'_>| {
+            let of = |port| column(&change.delays_of_port(port));
+            now.ports.iter().map(|port| (port.name.clone(), of(port))).collect()
+        };
+        let columns = change.as_ref().map(column_of).unwrap_or_default();
+        let model = Model::new(Arc::clone(&now), change.as_ref(), time, downlink);
+        Ok(Self { encoded: Arc::new(encoded), model, values, columns })
     }
 }
 
 impl Known {
+    fn new(interval: Duration) -> Self {
+        let history = History::new(interval);
+        Self {
+            interval,
+            latest: None,
+            model: None,
+            taken: None,
+            gone: None,
+            events: 0,
+            list: EventList::default(),
+            heat: Heat::new(history.points()),
+            history,
+        }
+    }
+
+    /// The snapshot that the next one continues; none if the instance was gone in between.
+    fn continued(&self) -> Option<Arc<EncodedSnapshot>> {
+        self.latest.clone().filter(|_| self.gone.is_none())
+    }
+
+    /// The time of the newest snapshot, in seconds since 1970.
+    pub(crate) fn newest(&self) -> Option<f64> {
+        self.model.as_ref().map(|model| model.time)
+    }
+
     /// Records an answer; `time` is in seconds since 1970.
-    fn learn(&mut self, answer: Result<EncodedSnapshot, String>, time: f64, now: Instant) {
+    fn learn(&mut self, answer: Result<Next, Gone>, time: f64, now: Instant) {
         let next = match answer {
-            Err(reason) => {
-                if self.gone.as_ref() != Some(&reason) {
-                    log::warn!("{reason}");
+            Err(gone) => {
+                if self.gone.as_ref() != Some(&gone) {
+                    log::warn!("{}", gone.reason);
                 }
                 if self.gone.is_none() {
                     // A gap, so that graphs show no line over the time without an instance.
                     self.history.push(time, []);
+                    self.heat.push(time, []);
                 }
-                self.gone = Some(reason);
+                self.gone = Some(gone);
                 return;
             }
             Ok(next) => next,
         };
+        let was = self.latest.as_ref().map(|was| &was.snapshot.events[..]);
+        let new = self.list.learn(was, &next.encoded.snapshot.events, time);
         if self.gone.take().is_some() {
             log::info!("the instance answers");
-        } else if let Some(was) = &self.latest
-            && let (was, now) = (&was.snapshot, &next.snapshot)
-            && let Some(change) = Change::between(was, now)
-        {
-            self.history.push(time, history::values(now, &change));
-            self.events += new_events(&was.events, &now.events) as u64;
+        } else if let Some(values) = next.values {
+            self.history.push(time, values);
+            let columns = next.columns.iter();
+            self.heat.push(time, columns.map(|(port, column)| (port.as_str(), *column)));
+            self.events += new as u64;
         }
-        self.latest = Some(Arc::new(next));
+        self.latest = Some(next.encoded);
+        self.model = Some(Arc::new(next.model));
         self.taken = Some(now);
     }
 
@@ -124,31 +204,25 @@ impl Known {
     }
 }
 
-/// How many events in `is` are new; `was` are the latest events before. The list loses its oldest.
-fn new_events(was: &[String], is: &[String]) -> usize {
-    let old = (0..=is.len().min(was.len())).rev().find(|&old| was.ends_with(&is[..old]));
-    is.len() - old.unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn known() -> Known {
-        Known {
-            latest: None,
-            taken: None,
-            gone: None,
-            events: 0,
-            history: History::new(Duration::from_secs(1)),
-        }
+        Known::new(Duration::from_secs(1))
     }
 
-    fn at(uptime_s: f64) -> Result<EncodedSnapshot, String> {
+    fn at(uptime_s: f64) -> Result<Snapshot, String> {
         let port = narrows_snapshot::Port { name: "eth1".into(), ..Default::default() };
-        let snapshot = Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() };
-        EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())
+        Ok(Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() })
+    }
+
+    /// As the thread does.
+    fn learn(known: &mut Known, answer: Result<Snapshot, String>, time: f64, now: Instant) {
+        let was = known.continued();
+        let next = answer.map_err(Gone::from);
+        let next = next.and_then(|now| Next::new(was.as_deref(), now, time, None));
+        known.learn(next, time, now);
     }
 
     /// The number of points, and of those with values.
@@ -164,42 +238,30 @@ mod tests {
     #[test]
     fn each_answer_after_the_first_is_a_point() {
         let (mut known, now) = (known(), Instant::now());
-        (1..=4).for_each(|second| known.learn(at(f64::from(second)), f64::from(second), now));
+        (1..=4).for_each(|second| learn(&mut known, at(f64::from(second)), f64::from(second), now));
         assert_eq!(points(&known), (3, 3));
     }
 
     #[test]
     fn there_is_no_rate_over_a_time_without_an_instance() {
         let (mut known, now) = (known(), Instant::now());
-        known.learn(at(5.0), 1.0, now);
-        known.learn(at(6.0), 2.0, now);
-        known.learn(Err("gone".into()), 3.0, now);
-        known.learn(Err("gone".into()), 4.0, now);
+        learn(&mut known, at(5.0), 1.0, now);
+        learn(&mut known, at(6.0), 2.0, now);
+        learn(&mut known, Err("gone".into()), 3.0, now);
+        learn(&mut known, Err("gone".into()), 4.0, now);
         assert_eq!(points(&known), (2, 1), "a rate, and one gap");
         assert!(known.sample(now).snapshot.is_none(), "no stale figures");
-        known.learn(at(9.0), 5.0, now);
+        learn(&mut known, at(9.0), 5.0, now);
         assert_eq!(points(&known), (2, 1));
         assert!(known.sample(now).snapshot.is_some());
-        known.learn(at(1.0), 6.0, now);
+        learn(&mut known, at(1.0), 6.0, now);
         assert_eq!(points(&known), (2, 1), "started again within an interval");
     }
 
     #[test]
     fn a_sample_says_how_old_it_is() {
         let (mut known, now) = (known(), Instant::now());
-        known.learn(at(5.0), 1.0, now);
+        learn(&mut known, at(5.0), 1.0, now);
         assert_eq!(known.sample(now + Duration::from_secs(3)).age, Duration::from_secs(3));
-    }
-
-    proptest! {
-        #[test]
-        fn new_events_are_counted_while_old_ones_are_forgotten(
-            before in 0usize..20, added in 0usize..8, room in 8usize..12,
-        ) {
-            let list = |until: usize| -> Vec<String> {
-                (until.saturating_sub(room)..until).map(|number| number.to_string()).collect()
-            };
-            prop_assert_eq!(new_events(&list(before), &list(before + added)), added);
-        }
     }
 }

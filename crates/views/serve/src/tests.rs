@@ -44,13 +44,14 @@ impl Serve {
             listen: ([127, 0, 0, 1], 0).into(),
             credentials: None,
             dev: None,
+            downlink: None,
             interval: Duration::from_secs(1),
             classes_max: 500,
             names: NamesFile::open(None).unwrap(),
             api: None,
         };
         let client = Client::at(socket);
-        let ask = move || client.snapshot(true).map_err(|error| error.to_string());
+        let ask = move || Ok(client.snapshot(true)?);
         http::serve_from(ask, options, |address| println!("\n{LISTENS}{address}")).unwrap();
     }
 
