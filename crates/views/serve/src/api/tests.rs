@@ -293,7 +293,7 @@ fn what_is_not_sound_is_refused_with_a_reason() {
         assert_eq!(got, status, "{line} {body}: {said}");
         assert!(said["error"].as_str().unwrap().len() > 10);
     };
-    with("PUT subscribers/2", small("10.0.0.1"), 422);
+    with("PUT subscribers/2", small("10.0.0.1"), 409);
     with("PUT subscribers/2", json!({}), 422);
     with("PUT subscribers/2", json!({"speed": 5}), 400);
     with("PUT subscribers/2", json!({"addresses": ["10.0.0"]}), 400);
