@@ -186,14 +186,11 @@ impl Applier {
         let done = self.applied(store, &begun, start);
         match &done {
             Ok((how, ..)) => store.finish(how)?,
-            // What runs is not known: the next one reads it.
+            // What runs is as it was.
             Err(
-                ApplyError::Half { .. }
-                | ApplyError::Control(
-                    ControlError::SilentBatch { .. } | ControlError::BrokenBatch { .. },
-                ),
-            ) => {}
-            Err(_) if begun.before.is_some() => store.give_up()?,
+                ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. },
+            ) if begun.before.is_some() => store.give_up()?,
+            // What runs is not known, or not in the files: the next one reads it, and writes them.
             Err(_) => {}
         }
         let (_, form, applied) = done?;
@@ -239,8 +236,12 @@ impl Applier {
             (applied.commands, applied.warnings) = (Some(commands), warnings);
         }
         applied.took = start.elapsed();
-        let is_new = applied.commands != Some(0);
-        if let Some(path) = self.settings.policy.as_ref().filter(|path| is_new || !path.exists()) {
+        let is_known = begun.before.as_ref().is_some_and(|before| {
+            let how: Option<How> = serde_json::from_str(&before.how).ok();
+            how.is_some_and(|how| how.policy == self.settings.policy)
+        });
+        let is_kept = |path: &PathBuf| is_known && applied.commands == Some(0) && path.exists();
+        if let Some(path) = self.settings.policy.as_ref().filter(|path| !is_kept(path)) {
             let mut draft = Draft::default();
             draft.comment("Written by narrows-sync: changes to it are lost with the next sync.");
             compiled.write(&mut draft);
