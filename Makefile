@@ -18,7 +18,7 @@ CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools api-check unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -348,6 +348,14 @@ $(TOOLS)/fireqos:
 
 $(TOOLS)/tcconfig:
 	@python3 -m venv $@ && $@/bin/pip install --quiet tcconfig
+
+$(TOOLS)/schemathesis:
+	@echo "installing schemathesis with pip"
+	@python3 -m venv $@ && $@/bin/pip install --quiet schemathesis
+
+# Requests that schemathesis makes from the description of the API to write.
+api-check: $(PROGRAMS) $(TOOLS)/schemathesis
+	@.ci/api-check target/debug/narrows target/debug/narrows-sync $(TOOLS)/schemathesis/bin/schemathesis
 
 # The pages of docs/ as HTML in target/book.
 MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)

@@ -28,6 +28,7 @@ mod confinement;
 mod control;
 mod crowding;
 mod descriptors;
+mod directory_api;
 mod escaping;
 mod failing;
 mod fleet;

@@ -51,6 +51,6 @@ pub enum SourceError {
     #[error("{0}")]
     TooMuch(String),
     /// The other system does not answer as it should.
-    #[error("{0}")]
+    #[error(transparent)]
     Http(#[from] http::HttpError),
 }

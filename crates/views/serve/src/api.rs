@@ -27,7 +27,7 @@ use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use narrows_store::Store;
-use request::{Asked, Target};
+use request::{Asked, Route, Target};
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
@@ -108,16 +108,20 @@ impl Api {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let asked = match Asked::read(&request) {
+        let route = match Route::read(&request) {
+            Ok(route) => route,
+            Err(refusal) => return refusal.into_response(),
+        };
+        if route.target == Target::Description {
+            return Answer::json(StatusCode::OK, OPENAPI.to_owned()).into_response();
+        }
+        // Who may not is told nothing of what else is wrong.
+        let asked = self.granted(request.headers(), route.method != Method::GET);
+        let asked = asked.and_then(|scope| Asked::read(route, &request, scope));
+        let asked = match asked {
             Ok(asked) => asked,
             Err(refusal) => return refusal.into_response(),
         };
-        if asked.target == Target::Description {
-            return Answer::json(StatusCode::OK, OPENAPI.to_owned()).into_response();
-        }
-        if let Err(refusal) = self.check_scope(request.headers(), asked.is_write) {
-            return refusal.into_response();
-        }
         let is_put = request.method() == Method::PUT;
         // Held until the directory is in the store.
         let mut turn = None;
@@ -147,8 +151,8 @@ impl Api {
         answer.into_response()
     }
 
-    /// Refuses who may not write, and tokens that nobody knows.
-    fn check_scope(&self, headers: &HeaderMap, is_write: bool) -> Result<(), Answer> {
+    /// What whoever asks may do. Refuses tokens that nobody knows, and none where one is needed.
+    fn granted(&self, headers: &HeaderMap, needs_token: bool) -> Result<Scope, Answer> {
         let has_bearer = headers.get(header::AUTHORIZATION).is_some_and(|said| {
             said.as_bytes().get(..7).is_some_and(|begin| begin.eq_ignore_ascii_case(b"bearer "))
         });
@@ -158,21 +162,15 @@ impl Api {
             refusal.add(header::WWW_AUTHENTICATE, realm);
             Err(refusal)
         };
-        match (self.scope(headers), is_write) {
-            (Some(Scope::Write), _) | (Some(Scope::Read), false) => Ok(()),
-            (Some(Scope::Read), true) => {
-                let said = "this token may only read: use one whose line begins with write";
-                Err(Answer::error(StatusCode::FORBIDDEN, said))
-            }
-            (None, _) if has_bearer => {
-                unauthorized("the token is none of the file of --write-tokens")
-            }
-            (None, false) => Ok(()),
-            (None, true) if self.options.tokens.is_none() => {
+        match self.scope(headers) {
+            Some(scope) => Ok(scope),
+            None if has_bearer => unauthorized("the token is none of the file of --write-tokens"),
+            None if !needs_token => Ok(Scope::Read),
+            None if self.options.tokens.is_none() => {
                 let said = "this server only reads: start it with --write-tokens FILE";
                 Err(Answer::error(StatusCode::FORBIDDEN, said))
             }
-            (None, true) => unauthorized("to write, send a token as Authorization: Bearer TOKEN"),
+            None => unauthorized("to write, send a token as Authorization: Bearer TOKEN"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a request asks for.
 
-use super::PREFIX;
 use super::answer::Answer;
+use super::{PREFIX, Scope};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -30,8 +30,6 @@ pub(super) const ROUTES: [(&str, &[&str]); 6] = [
 pub(super) struct Asked {
     pub(super) target: Target,
     pub(super) method: Method,
-    /// Whether it changes something; a dry run is none.
-    pub(super) is_write: bool,
     pub(super) query: Query,
     pub(super) condition: Condition,
 }
@@ -71,7 +69,14 @@ pub(super) struct Condition {
     pub(super) exists: Option<bool>,
 }
 
-impl Asked {
+/// The resource of a request, and what is done with it.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) target: Target,
+    pub(super) method: Method,
+}
+
+impl Route {
     pub(super) fn read<B>(request: &Request<B>) -> Result<Self, Answer> {
         let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
         let (target, methods) = target(path)?;
@@ -86,13 +91,29 @@ impl Asked {
             refusal.add(header::ALLOW, allow.unwrap_or(HeaderValue::from_static("GET")));
             return Err(refusal);
         }
+        Ok(Self { target, method })
+    }
+}
+
+impl Asked {
+    /// The rest of a request of somebody who may do what `scope` allows.
+    pub(super) fn read<B>(
+        route: Route,
+        request: &Request<B>,
+        scope: Scope,
+    ) -> Result<Self, Answer> {
+        let Route { target, method } = route;
         let query = query(request.uri().query().unwrap_or_default(), &target, &method)?;
+        // A dry run changes nothing.
+        if method != Method::GET && !query.is_dry && scope == Scope::Read {
+            let said = "this token may only read: use one whose line begins with write";
+            return Err(Answer::error(StatusCode::FORBIDDEN, said));
+        }
         let condition = match method {
             Method::GET => Condition::default(),
             _ => condition(request.headers())?,
         };
-        let is_write = method != Method::GET && !query.is_dry;
-        Ok(Self { target, method, is_write, query, condition })
+        Ok(Self { target, method, query, condition })
     }
 }
 

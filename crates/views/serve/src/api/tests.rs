@@ -161,7 +161,13 @@ fn without_a_token_that_may_write_nothing_is_written() {
     assert!(headers[header::WWW_AUTHENTICATE].to_str().unwrap().starts_with("Bearer"));
     assert_eq!(put("Bearer nobody").0, 401);
     assert_eq!(put("Basic YTpi").0, 401);
-    assert_eq!(put(&format!("Bearer {READER}")).0, 403);
+    let reader = format!("Bearer {READER}");
+    assert_eq!(put(&reader).0, 403);
+    // A dry run changes nothing, so whoever may read may do it.
+    let headers = [("authorization", reader.as_str()), kind];
+    assert_eq!(served.ask("PUT directory?dry-run=true", &headers, "{}").0, 200);
+    // Who has no token hears of nothing else.
+    assert_eq!(served.ask("PUT subscribers/1", &[("if-match", "x")], "{").0, 401);
     assert_eq!(served.get("subscribers/1").0, 404);
     // A token that nobody knows does not read, either.
     assert_eq!(served.ask("GET subscribers", &[("authorization", "Bearer x")], "").0, 401);
@@ -293,7 +299,7 @@ fn what_is_not_sound_is_refused_with_a_reason() {
         assert_eq!(got, status, "{line} {body}: {said}");
         assert!(said["error"].as_str().unwrap().len() > 10);
     };
-    with("PUT subscribers/2", small("10.0.0.1"), 422);
+    with("PUT subscribers/2", small("10.0.0.1"), 409);
     with("PUT subscribers/2", json!({}), 422);
     with("PUT subscribers/2", json!({"speed": 5}), 400);
     with("PUT subscribers/2", json!({"addresses": ["10.0.0"]}), 400);
