@@ -177,6 +177,19 @@ impl Store {
         Ok(edit.checked(cache, source)?.changes)
     }
 
+    /// Whether `guard` allows `changes` of `source`.
+    ///
+    /// # Errors
+    /// [`StoreError::Removes`] if too much would go; or if it cannot be read.
+    pub fn allows(
+        &mut self,
+        source: &str,
+        changes: &Changes,
+        guard: Guard,
+    ) -> Result<(), StoreError> {
+        guard.check(self.fresh()?, source, changes)
+    }
+
     /// Makes `directory` all that `source` has.
     ///
     /// # Errors

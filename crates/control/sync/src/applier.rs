@@ -206,14 +206,11 @@ impl Applier {
         let done = self.applied(store, &begun, start, has_files);
         match &done {
             Ok((how, ..)) => store.finish(how)?,
-            // What runs is not known: the next one reads it.
+            // What runs is as it was.
             Err(
-                ApplyError::Half { .. }
-                | ApplyError::Control(
-                    ControlError::SilentBatch { .. } | ControlError::BrokenBatch { .. },
-                ),
-            ) => {}
-            Err(_) if begun.before.is_some() => store.give_up()?,
+                ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. },
+            ) if begun.before.is_some() => store.give_up()?,
+            // What runs is not known, or not in the files: the next one reads it, and writes them.
             Err(_) => {}
         }
         let (_, form, applied) = done?;
@@ -260,7 +257,11 @@ impl Applier {
             (applied.commands, applied.warnings) = (Some(commands), warnings);
         }
         applied.took = start.elapsed();
-        self.has_old_files |= applied.commands != Some(0);
+        let is_known = begun.before.as_ref().is_some_and(|before| {
+            let how: Option<How> = serde_json::from_str(&before.how).ok();
+            how.is_some_and(|how| how.policy == self.settings.policy)
+        });
+        self.has_old_files |= !is_known || applied.commands != Some(0);
         if has_files {
             self.write_files(&compiled, &mut applied.files)?;
             self.has_old_files = false;

@@ -194,6 +194,8 @@ impl SyncArgs {
             changes.summary(),
             gathered.report.lines()
         ));
+        // A run that would stop says so here, too.
+        store.allows(name, &changes, Guard { max_removed_share: self.max_removed })?;
         Ok(status(&gathered.report))
     }
 
