@@ -139,7 +139,7 @@ bench-tree-real: build
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
-	@for unit in narrows-serve narrows-health narrows-fleet narrows-sync; do \
+	@for unit in narrows-serve narrows-health narrows-fleet narrows-sync narrows-sync@; do \
 	  sed 's|/usr/bin/[a-z-]*|/bin/true|' dist/$$unit.service > target/unit/$$unit.service; \
 	done
 	systemd-analyze verify target/unit/*.service
@@ -147,6 +147,7 @@ unit:
 	set -o pipefail; systemd-analyze security --offline=true --threshold=20 dist/narrows-health.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-fleet.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-sync.service | tail -n 1
+	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-sync@.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: format

@@ -65,6 +65,7 @@ mod redirects;
 mod round_trips;
 mod router;
 mod safeguard;
+mod sessions;
 mod sets;
 mod setting_up;
 mod setup;

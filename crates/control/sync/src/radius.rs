@@ -35,6 +35,8 @@ pub struct Radius {
     start: Instant,
     /// Datagrams whose answers wait for the store.
     answers: Vec<(Datagram, Vec<u8>)>,
+    /// Subscribers that the store refused, and why.
+    refused: BTreeMap<String, String>,
 }
 
 impl Radius {
@@ -54,7 +56,15 @@ impl Radius {
                 sessions.restore(now(start), identity, subscriber);
             }
         }
-        Ok(Self { sessions, listener, online, source, start, answers: Vec::new() })
+        Ok(Self {
+            sessions,
+            listener,
+            online,
+            source,
+            start,
+            answers: Vec::new(),
+            refused: BTreeMap::new(),
+        })
     }
 
     /// Where it listens, and how many sessions it has.
@@ -72,6 +82,7 @@ impl Radius {
     pub fn run(&mut self) -> anyhow::Result<()> {
         let (mut stored, mut ticked, mut reported) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         let mut counters = self.sessions.counters();
+        self.online.apply_again();
         loop {
             let due =
                 if self.waits() { Nanos(stored.0 + BATCH.0) } else { Nanos(ticked.0 + TICK.0) };
@@ -80,6 +91,8 @@ impl Radius {
             if now.steady.since(ticked) >= TICK {
                 ticked = now.steady;
                 self.sessions.tick(now);
+                // Another source may have given up the address since.
+                self.sessions.again(self.refused.keys().cloned());
                 self.online.apply_again();
             }
             if now.steady.since(reported) >= REPORT {
@@ -133,8 +146,20 @@ impl Radius {
             .collect();
         match self.online.keep(&self.source, subscribers) {
             Ok(refused) => {
+                let refused: BTreeMap<String, String> = refused
+                    .into_iter()
+                    .map(|(identity, why)| (identity, why.to_string()))
+                    .collect();
+                for change in &changes {
+                    if !refused.contains_key(&change.identity) {
+                        self.refused.remove(&change.identity);
+                    }
+                }
                 for (identity, why) in refused {
-                    log::warn!("the session of {identity} has no effect: {why}");
+                    if self.refused.get(&identity) != Some(&why) {
+                        log::warn!("the session of {identity} has no effect: {why}");
+                    }
+                    self.refused.insert(identity, why);
                 }
                 self.answer();
                 self.online.apply();

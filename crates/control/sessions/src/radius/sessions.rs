@@ -128,6 +128,11 @@ impl Sessions {
         self.duplicates.clear();
     }
 
+    /// These subscribers count as changed, though they are as they were.
+    pub fn again(&mut self, identities: impl IntoIterator<Item = String>) {
+        self.table.again(identities);
+    }
+
     /// A datagram came. Returns the answer. It may be sent when what changed is stored.
     pub fn receive(&mut self, now: Now, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
         let Some(client) = self.config.client(from.ip()).cloned() else {
@@ -202,7 +207,11 @@ impl Sessions {
         }
         let delay = u64::from(packet.integer(ACCT_DELAY_TIME.number).unwrap_or(0)).min(DELAY_MAX);
         let event = stamp.unwrap_or(now.unix.saturating_sub(delay));
-        let status = packet.integer(ACCT_STATUS_TYPE.number)?;
+        let Some(status) = packet.integer(ACCT_STATUS_TYPE.number) else {
+            self.counters.malformed += 1;
+            log::debug!("a packet of {} has no Acct-Status-Type", client.name);
+            return None;
+        };
         let outcome = match status {
             START | INTERIM_UPDATE => {
                 let is_interim = status == INTERIM_UPDATE;
