@@ -13,6 +13,7 @@ pub mod demo;
 pub mod doctor;
 pub mod fleet;
 pub mod health;
+pub mod history;
 pub mod import;
 pub mod joined;
 pub mod keep_gates;

@@ -6,7 +6,8 @@ use crate::download::{Download, Downloads};
 use crate::host;
 use crate::page;
 use crate::sampler::{self, Known, Sampler};
-use crate::{Options, ServeError, metrics};
+use crate::watch::Watch;
+use crate::{Options, ServeError, history_routes, metrics};
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
@@ -55,6 +56,7 @@ pub(crate) fn serve_from(
     options: Options,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let watch = Watch::start(&options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -64,10 +66,11 @@ pub(crate) fn serve_from(
         let failed = |error| ServeError::Listen(options.listen, error);
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let sampler = Sampler::start(ask, options.interval, options.names.clone());
+        let names = options.names.clone();
+        let sampler = Sampler::start(ask, options.interval, names, watch.clone());
         ready(address);
         let (attempts, downloads) = (Mutex::default(), Downloads::default());
-        let server = Arc::new(Server { options, sampler, attempts, downloads });
+        let server = Arc::new(Server { options, sampler, watch, attempts, downloads });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         loop {
             let (stream, from) = match listener.accept().await {
@@ -108,6 +111,7 @@ pub(crate) fn serve_from(
 struct Server {
     options: Options,
     sampler: Sampler,
+    watch: Option<Watch>,
     attempts: Mutex<Attempts>,
     downloads: Downloads,
 }
@@ -141,7 +145,10 @@ impl Server {
         match path {
             "/metrics" => {
                 let sample = self.sampler.known().sample(Instant::now());
-                let text = metrics::exposition(&sample, self.options.classes_max);
+                let mut text = metrics::exposition(&sample, self.options.classes_max);
+                if let Some(watch) = &self.watch {
+                    text += &metrics::watched(watch, self.options.classes_max);
+                }
                 answer(StatusCode::OK, METRICS, text)
             }
             "/api/snapshot" => self.snapshot(&self.sampler.known()),
@@ -149,10 +156,16 @@ impl Server {
                 Ok(time) => json(&self.sampler.known().history.since(time)),
                 Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
             },
-            _ => plain(
-                StatusCode::NOT_FOUND,
-                "not found; available: /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
-            ),
+            _ => match history_routes::answer(self.watch.as_ref(), path, request.uri().query()) {
+                Some(Ok(body)) => answer(StatusCode::OK, JSON, body),
+                Some(Err(refusal)) => plain(refusal.status, refusal.why),
+                None => plain(
+                    StatusCode::NOT_FOUND,
+                    "not found; available: /, /metrics, /api/snapshot, /api/history?since=SECONDS, \
+                     /api/history/series, /api/history/subjects, /api/history/worst, /api/quality \
+                     and /api/alarms\n",
+                ),
+            },
         }
     }
 }
@@ -267,13 +280,18 @@ mod tests {
             interval: Duration::from_secs(3600),
             classes_max: 10,
             names: narrows_control::NamesFile::open(None).unwrap(),
+            history: None,
+            history_max: 10,
+            alarms: None,
         };
         Server {
             sampler: Sampler::start(
                 || Err("no instance".into()),
                 options.interval,
                 options.names.clone(),
+                None,
             ),
+            watch: None,
             options,
             attempts: Mutex::default(),
             downloads: Downloads::default(),

@@ -9,14 +9,18 @@
 //! answers say what a limit leaves out. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
-//! *Non-goals.* Encryption (use a reverse proxy), storage beyond an hour (use Prometheus), metrics
-//! of hosts and flows, whose number is unbounded.
+//! With a file for it, a year of history is kept as well (`narrows_history`); with a file of alarms,
+//! rules are held against what is seen (`narrows_alarms`).
+//!
+//! *Non-goals.* Encryption (use a reverse proxy), metrics of hosts and flows, whose number is
+//! unbounded.
 
 mod attempts;
 mod connections;
 mod credentials;
 mod download;
 mod history;
+mod history_routes;
 mod host;
 mod http;
 mod metrics;
@@ -24,6 +28,7 @@ mod page;
 mod sampler;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use credentials::Credentials;
 pub use history::{History, Key};
@@ -49,6 +54,12 @@ pub struct Options {
     pub classes_max: usize,
     /// The names of classes.
     pub names: NamesFile,
+    /// The file of the history; without one, nothing is kept beyond an hour.
+    pub history: Option<PathBuf>,
+    /// The most directions with a history.
+    pub history_max: usize,
+    /// The file of alarms.
+    pub alarms: Option<PathBuf>,
 }
 
 /// Why `narrows serve` cannot start.
@@ -74,6 +85,12 @@ pub enum ServeError {
     /// Other users can read the credentials file.
     #[error("everybody can read the credentials in {0}: chmod 600 {0}")]
     Readable(PathBuf),
+    /// The history cannot be kept.
+    #[error(transparent)]
+    History(#[from] narrows_history::StoreError),
+    /// The alarms cannot be read.
+    #[error(transparent)]
+    Alarms(#[from] narrows_alarms::FileError),
     /// The runtime cannot start.
     #[error("cannot start: {0}")]
     Start(std::io::Error),

@@ -3,6 +3,7 @@
 use crate::download::EncodedSnapshot;
 use crate::history::{self, History};
 use crate::metrics::Sample;
+use crate::watch::Watch;
 use narrows_control::{Client, ControlError, NamesFile};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,11 +31,13 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to `ask` every `interval`, and adds the names of classes.
+    /// Starts to `ask` every `interval`, and adds the names of classes. What is seen is shown to
+    /// `watch`, too.
     pub(crate) fn start(
         mut ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
         interval: Duration,
         mut names: NamesFile,
+        watch: Option<Watch>,
     ) -> Self {
         let known = Known {
             latest: None,
@@ -57,6 +60,10 @@ impl Sampler {
                 let answer = answer.and_then(|snapshot| {
                     EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())
                 });
+                if let Some(watch) = &watch {
+                    let seen = answer.as_ref().ok().map(|encoded| &encoded.snapshot);
+                    watch.see(seen, time.as_secs(), Instant::now());
+                }
                 thread.known().learn(answer, time.as_secs_f64(), Instant::now());
                 thread::sleep(interval.saturating_sub(began.elapsed()));
             }

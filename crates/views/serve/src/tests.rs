@@ -47,6 +47,9 @@ impl Serve {
             interval: Duration::from_secs(1),
             classes_max: 500,
             names: NamesFile::open(None).unwrap(),
+            history: None,
+            history_max: 10,
+            alarms: None,
         };
         let client = Client::at(socket);
         let ask = move || client.snapshot(true).map_err(|error| error.to_string());
