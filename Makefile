@@ -37,7 +37,7 @@ help:
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run, PLANE=xdp for the driver (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
 	@echo "make explore        the same, and the property tests with another seed: each run tries something else"
-	@echo "make unit           check the services in dist/, and how much systemd lets them do"
+	@echo "make unit           check the services in dist/, how much systemd lets them do, and the alerts for Prometheus"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
 	@echo "make bench-forward  forwarding beside a bare AF_XDP forwarder, a bridge and HTB (root)"
@@ -149,6 +149,8 @@ unit:
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-sync.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-sync@.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
+	@if command -v promtool >/dev/null; then promtool test rules dist/prometheus/narrows.rules.test.yml; \
+	else echo "promtool is not installed: dist/prometheus is not checked (apt-get install prometheus)"; fi
 
 check: format
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -14,6 +14,7 @@ mod cpu_list;
 pub mod demo;
 pub mod doctor;
 pub mod health;
+pub mod history;
 pub mod import;
 pub mod joined;
 pub mod keep_gates;

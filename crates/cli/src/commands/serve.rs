@@ -18,14 +18,20 @@ use std::time::Duration;
 /// /api/v1 has the directory of sites and subscribers that narrows-sync keeps; its description is
 /// /api/v1/openapi.json.
 ///
-/// It only reads, unless --write-tokens names those who may change the directory. It needs no privileges, but an instance answers only its own user and root: run
+/// With --history it keeps a year of ports, sites and subscribers in a file, for
+/// /api/history/series, /api/quality and `narrows history`; with --alarms it tells when something
+/// is wrong. A class with a name (--names) is a subscriber, and one with classes below it a site.
+///
+/// It only reads, unless --write-tokens names those who may change the directory. It needs no
+/// privileges, but an instance answers only its own user and root: run
 /// it as that user (`sudo -u narrows narrows serve` beside narrows@.service), in the same network
 /// namespace.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows serve
   narrows serve --listen 192.0.2.1:9466 --credentials /etc/narrows/serve.credentials
-  narrows serve --write-tokens /etc/narrows/api.tokens")]
+  narrows serve --write-tokens /etc/narrows/api.tokens
+  narrows serve --history /var/lib/narrows/history.db --alarms /etc/narrows/alarms")]
 pub struct Serve {
     /// Where to listen. An address that is not loopback needs --credentials.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9466")]
@@ -69,6 +75,18 @@ pub struct Serve {
     /// to read it.
     #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,
+    /// Keep a year of history in FILE, which is made if it is missing: docs/history.md.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+
+    /// Keep the history of at most N ports and classes. A metric counts those left out.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    history_max: u32,
+
+    /// Watch for what the rules in FILE say, such as `delay p99 > 50ms for 5m`: docs/alarms.md.
+    #[arg(long, value_name = "FILE")]
+    alarms: Option<PathBuf>,
 }
 
 impl Serve {
@@ -87,6 +105,9 @@ impl Serve {
                 tokens: self.write_tokens.as_deref().map(Tokens::read).transpose()?,
                 apply: apply(),
             }),
+            history: self.history,
+            history_max: self.history_max as usize,
+            alarms: self.alarms,
         };
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;
         Ok(ExitCode::SUCCESS)

@@ -155,6 +155,18 @@ impl Alarms {
         }
     }
 
+    /// Puts other rules in force. Alarms of rules that are written as before stay as they are;
+    /// those of others are gone, without a notice.
+    pub fn replace(&mut self, rules: Vec<Rule>) {
+        let tracks = std::mem::take(&mut self.tracks);
+        for ((_, subject), track) in tracks {
+            if let Some(number) = rules.iter().position(|rule| rule.text == track.alarm.rule) {
+                self.tracks.insert((number, subject), track);
+            }
+        }
+        self.rules = rules;
+    }
+
     /// All alarms that are pending or firing, by rule and subject.
     pub fn all(&self) -> impl Iterator<Item = &Alarm> {
         self.tracks.values().map(|track| &track.alarm)
@@ -336,6 +348,17 @@ mod tests {
                 "subscriber alice 9700.0 kbit/s"
             ]
         );
+    }
+
+    #[test]
+    fn alarms_of_rules_that_stay_go_on_when_the_file_changes() {
+        let mut alarms = alarms("delay p99 > 50ms\ndelay p99 > 40ms");
+        let facts = Facts { subjects: vec![delay("alice", Some(80.0))], ..Facts::default() };
+        assert_eq!(alarms.observe(&facts, Nanos::ZERO, 0).len(), 2);
+        let rules = File::parse("loss > 2%\ndelay p99 > 40ms").unwrap().rules;
+        alarms.replace(rules);
+        assert_eq!(alarms.all().count(), 1);
+        assert_eq!(alarms.observe(&facts, Nanos::from_secs(10), 10), [], "it was told before");
     }
 
     #[test]

@@ -77,13 +77,10 @@ impl<W: io::Write> Writer<W> {
     }
 }
 
-/// A name that a spreadsheet does not take for a formula.
+/// A name that neither a spreadsheet takes for a formula nor a terminal for a command.
 fn harmless(name: &str) -> String {
-    if name.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        format!("'{name}")
-    } else {
-        name.to_owned()
-    }
+    let name = name.replace(char::is_control, " ");
+    if name.starts_with(['=', '+', '-', '@']) { format!("'{name}") } else { name }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 use crate::query::{POINTS_MAX, Reader};
 use crate::{
     Batch, Closed, Found, Key, Kind, Point, QueryError, Range, Recorder, Series, SeriesId, Store,
-    StoreError, What, Worst,
+    StoreError, Track, What, Worst,
 };
 use narrows_snapshot::{Change, Snapshot};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -35,6 +35,8 @@ pub struct History {
     state: Arc<Mutex<State>>,
 }
 
+type Waiting = Arc<Mutex<VecDeque<Arc<Batch>>>>;
+
 #[derive(Debug)]
 struct State {
     recorder: Recorder,
@@ -42,7 +44,9 @@ struct State {
     store: Option<Store>,
     keys: HashMap<SeriesId, Key>,
     /// To the thread that writes.
-    batches: Option<SyncSender<Batch>>,
+    batches: Option<SyncSender<Arc<Batch>>>,
+    /// What it has not committed yet, the oldest first.
+    waiting: Waiting,
     /// Batches that the disk was too slow for.
     dropped: u64,
 }
@@ -54,18 +58,20 @@ impl History {
     /// If the file cannot be opened.
     pub fn start(options: &Options) -> Result<Self, StoreError> {
         let (mut store, mut batches, mut known) = (None, None, Vec::new());
+        let waiting = Waiting::default();
         if let Some(path) = &options.file {
             let writer = Store::open(path)?;
             known = writer.series()?;
-            let (to, from) = sync_channel::<Batch>(WAITING_MAX);
+            let (to, from) = sync_channel(WAITING_MAX);
             batches = Some(to);
             store = Some(Store::read(path)?);
+            let waiting = Arc::clone(&waiting);
             // It ends with the process.
-            thread::spawn(move || write(writer, from));
+            thread::spawn(move || write(writer, from, &waiting));
         }
         let keys = known.iter().map(|(id, key)| (*id, key.clone())).collect();
         let recorder = Recorder::new(options.interval_s, options.directions_max, known);
-        let state = State { recorder, store, keys, batches, dropped: 0 };
+        let state = State { recorder, store, keys, batches, waiting, dropped: 0 };
         Ok(Self { state: Arc::new(Mutex::new(state)) })
     }
 
@@ -129,22 +135,18 @@ impl History {
         self.state().ask(|reader| reader.worst(what, kind, range, most))
     }
 
-    /// All known points of each direction of a subject in a time, with the seconds of a point.
+    /// All known points of each direction of a subject in a time.
     ///
     /// # Errors
     /// If there is no such subject, or the file cannot be read.
-    pub fn points(
-        &self,
-        subject: &str,
-        range: Range,
-    ) -> Result<Vec<(Key, u64, Vec<Point>)>, QueryError> {
+    pub fn points(&self, subject: &str, range: Range) -> Result<Vec<Track>, QueryError> {
         self.state().ask(|reader| reader.all_points(subject, range))
     }
 }
 
 impl History {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -153,7 +155,11 @@ impl State {
         let Some(batch) = batch else { return };
         self.keys.extend(batch.series.iter().cloned());
         let Some(batches) = &self.batches else { return };
+        let batch = Arc::new(batch);
+        let mut waiting = lock(&self.waiting);
+        waiting.push_back(Arc::clone(&batch));
         if let Err(TrySendError::Full(_)) = batches.try_send(batch) {
+            waiting.pop_back();
             self.dropped += 1;
             log::warn!(
                 "the disk of the history is too slow: {} of its minutes are lost",
@@ -182,12 +188,18 @@ impl State {
         question: impl FnOnce(&Reader<'_>) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let recorder = Some(&self.recorder);
-        question(&Reader { store: self.store.as_ref(), recorder, keys: &self.keys })
+        // Before the file is read: what leaves the list is in the file by then.
+        let waiting = lock(&self.waiting).iter().cloned().collect();
+        question(&Reader { store: self.store.as_ref(), waiting, recorder, keys: &self.keys })
     }
 }
 
-/// Writes batches as they come.
-fn write(mut store: Store, batches: std::sync::mpsc::Receiver<Batch>) {
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes batches as they come, and takes them off the list of those that wait.
+fn write(mut store: Store, batches: Receiver<Arc<Batch>>, waiting: &Waiting) {
     let mut failed = false;
     for batch in batches {
         match store.commit(&batch) {
@@ -202,6 +214,7 @@ fn write(mut store: Store, batches: std::sync::mpsc::Receiver<Batch>) {
             }
             Err(_) => {}
         }
+        lock(waiting).pop_front();
     }
 }
 
@@ -224,7 +237,8 @@ impl Archive {
     }
 
     fn reader(&self) -> Reader<'_> {
-        Reader { store: Some(&self.store), recorder: None, keys: &self.keys }
+        let waiting = Vec::new();
+        Reader { store: Some(&self.store), waiting, recorder: None, keys: &self.keys }
     }
 
     /// As [`History::subjects`].

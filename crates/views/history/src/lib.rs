@@ -35,7 +35,9 @@ pub use history::{Archive, History, Options};
 pub use key::{Key, Kind, SERIES_MAX, SeriesId};
 pub use observed::observed;
 pub use point::{Point, Unit, What};
-pub use query::{Found, POINTS_MAX, QueryError, Range, SUBJECTS_MAX, Series, Subject, Worst};
+pub use query::{
+    Found, POINTS_MAX, QueryError, Range, SUBJECTS_MAX, Series, Subject, Track, Worst,
+};
 pub use recorder::{Batch, Closed, Recorder};
 pub use resolution::Resolution;
 pub use store::{Store, StoreError};

@@ -1,11 +1,12 @@
 //! Questions to a history, and their answers.
 
 use crate::block::Block;
+use crate::{Batch, Recorder, SeriesId};
 use crate::{Key, Kind, Point, Resolution, Store, StoreError, Summary, What};
-use crate::{Recorder, SeriesId};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range as Times;
+use std::sync::Arc;
 
 /// The most points of an answer.
 pub const POINTS_MAX: usize = 10_000;
@@ -14,6 +15,8 @@ pub const SUBJECTS_MAX: usize = 1000;
 /// The last second that is asked for: far beyond the year 9999, and far from overflow.
 const TIME_MAX: u64 = 1 << 40;
 
+/// Of so many points of each series, at most, subjects are ranked: all series are read.
+const RANKED: u64 = 60;
 /// Of the time that is asked for, one part in so many may be missing, rather than all be coarser.
 const MISSING: u64 = 20;
 
@@ -115,11 +118,24 @@ pub struct Worst {
     pub value: f64,
 }
 
+/// The known points of a direction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Track {
+    /// Which direction.
+    pub key: Key,
+    /// The seconds of a point.
+    pub step_s: u64,
+    /// The points, each with the time at which it begins, in seconds since 1970.
+    pub points: Vec<(u64, Point)>,
+}
+
 /// The answers of a store, and of what is not yet in it.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     /// None if nothing is stored.
     pub(crate) store: Option<&'a Store>,
+    /// What is on its way to the store, the oldest first.
+    pub(crate) waiting: Vec<Arc<Batch>>,
     pub(crate) recorder: Option<&'a Recorder>,
     pub(crate) keys: &'a HashMap<SeriesId, Key>,
 }
@@ -198,16 +214,14 @@ impl Reader<'_> {
         })
     }
 
-    /// The points of each direction of a subject, with the seconds of a point.
-    pub(crate) fn all_points(
-        &self,
-        subject: &str,
-        range: Range,
-    ) -> Result<Vec<(Key, u64, Vec<Point>)>, QueryError> {
+    /// The points of each direction of a subject.
+    pub(crate) fn all_points(&self, subject: &str, range: Range) -> Result<Vec<Track>, QueryError> {
         let directions = self.directions(subject)?.into_iter();
         let points = directions.map(|(id, key)| {
-            let (step, _, points) = self.points(id, range)?;
-            Ok((key.clone(), step, points.into_iter().flatten().collect()))
+            let (step_s, first, points) = self.points(id, range)?;
+            let times = (first..).step_by(step_s.max(1) as usize);
+            let known = times.zip(points).filter_map(|(time, point)| Some((time, point?)));
+            Ok(Track { key: key.clone(), step_s, points: known.collect() })
         });
         points.collect()
     }
@@ -289,6 +303,13 @@ impl Reader<'_> {
     ) -> Result<BTreeMap<u64, Point>, StoreError> {
         let stored = self.store.map(|store| store.points(id, resolution, times.clone()));
         let mut points: BTreeMap<u64, Point> = stored.transpose()?.into_iter().flatten().collect();
+        let slots = self.waiting.iter().flat_map(|batch| &batch.slots);
+        for slot in slots.filter(|slot| slot.resolution == resolution) {
+            let block = slot.blocks.iter().find(|(of, _)| *of == id);
+            let new = block.into_iter().flat_map(|(_, block)| block.iter());
+            let new = new.map(|(place, point)| (slot.start + place * resolution.step_s(), point));
+            points.extend(new.filter(|(time, _)| times.contains(time)));
+        }
         if let Some(recorder) = self.recorder {
             let open = recorder.open_points(id, resolution).into_iter();
             points.extend(open.filter(|(time, _)| times.contains(time)));
@@ -306,8 +327,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Worst>, QueryError> {
         let from = range.from.min(TIME_MAX);
         let to = range.to.clamp(from, TIME_MAX);
-        // As many points as are read fast of all series.
-        let resolution = self.resolution(from, to, 200)?;
+        let resolution = self.resolution(from, to, RANKED)?;
         let (step, block) = (resolution.step_s(), resolution.block_s());
         let mut all: HashMap<SeriesId, Summary> = HashMap::new();
         let mut latest: Option<u64> = None;
@@ -325,7 +345,17 @@ impl Reader<'_> {
         };
         let slots = from / block * block..to;
         self.store.map(|store| store.slots(resolution, slots, with)).transpose()?;
-        // What is open may be stored in part.
+        // What waits or is open may be stored in part.
+        let mut waiting: Vec<(SeriesId, u64, Point)> = Vec::new();
+        for slot in self.waiting.iter().flat_map(|batch| &batch.slots) {
+            for (id, block) in slot.blocks.iter().filter(|_| slot.resolution == resolution) {
+                let points = block.iter().map(|(place, point)| (slot.start + place * step, point));
+                let new = points.filter(|(time, _)| latest.is_none_or(|latest| *time > latest));
+                waiting.extend(new.map(|(time, point)| (*id, time, point)));
+            }
+        }
+        waiting.iter().for_each(|(id, time, point)| add(*id, *time, point));
+        let latest = waiting.iter().map(|(_, time, _)| *time).max().max(latest);
         if let Some(recorder) = self.recorder {
             for id in self.keys.keys() {
                 let open = recorder.open_points(*id, resolution).into_iter();

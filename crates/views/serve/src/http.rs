@@ -8,7 +8,8 @@ use crate::page;
 use crate::sampler::{self, Known, Sampler};
 use crate::stream::{self, Stream};
 use crate::view::{Gone, Parameters};
-use crate::{Options, ServeError, api, metrics};
+use crate::watch::Watch;
+use crate::{Options, ServeError, api, history_routes, metrics};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -61,6 +62,7 @@ pub(crate) fn serve_from(
     options: Options,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    let watch = Watch::start(&options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -71,11 +73,11 @@ pub(crate) fn serve_from(
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (names, downlink) = (options.names.clone(), options.downlink.clone());
-        let sampler = Sampler::start(ask, options.interval, names, downlink);
+        let sampler = Sampler::start(ask, options.interval, names, downlink, watch.clone());
         ready(address);
         let (attempts, downloads) = (Mutex::default(), Downloads::default());
         let api = options.api.clone().map(api::Api::new).transpose()?;
-        let server = Arc::new(Server { options, sampler, attempts, downloads, api });
+        let server = Arc::new(Server { options, sampler, watch, attempts, downloads, api });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         loop {
             let (stream, from) = match listener.accept().await {
@@ -116,6 +118,7 @@ pub(crate) fn serve_from(
 struct Server {
     options: Options,
     sampler: Sampler,
+    watch: Option<Watch>,
     attempts: Mutex<Attempts>,
     downloads: Downloads,
     api: Option<Arc<api::Api>>,
@@ -159,7 +162,10 @@ impl Server {
         match path {
             "/metrics" => {
                 let sample = self.sampler.known().sample(Instant::now());
-                let text = metrics::exposition(&sample, self.options.classes_max);
+                let mut text = metrics::exposition(&sample, self.options.classes_max);
+                if let Some(watch) = &self.watch {
+                    text += &metrics::watched(watch, self.options.classes_max);
+                }
                 answer(StatusCode::OK, METRICS, text)
             }
             "/api/snapshot" => self.snapshot(&self.sampler.known()),
@@ -179,11 +185,16 @@ impl Server {
                 Ok(time) => json(&self.sampler.known().history.since(time)),
                 Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
             },
-            _ => plain(
-                StatusCode::NOT_FOUND,
-                "not found; available: /, /metrics, /api/snapshot, /api/history?since=SECONDS, \
-                 /api/rows, /api/row?id=ID and /api/stream\n",
-            ),
+            _ => match history_routes::answer(self.watch.as_ref(), path, request.uri().query()) {
+                Some(Ok(body)) => answer(StatusCode::OK, JSON, body),
+                Some(Err(refusal)) => plain(refusal.status, refusal.why),
+                None => plain(
+                    StatusCode::NOT_FOUND,
+                    "not found; available: /, /metrics, /api/snapshot, /api/history?since=SECONDS, \
+                     /api/rows, /api/row?id=ID, /api/stream, /api/history/series, /api/history/subjects, /api/history/worst, /api/quality \
+                     and /api/alarms\n",
+                ),
+            },
         }
     }
 }
@@ -353,6 +364,9 @@ mod tests {
             classes_max: 10,
             names: narrows_control::NamesFile::open(None).unwrap(),
             api: None,
+            history: None,
+            history_max: 10,
+            alarms: None,
         };
         Server {
             sampler: Sampler::start(
@@ -361,6 +375,7 @@ mod tests {
                 options.names.clone(),
                 None,
             ),
+            watch: None,
             options,
             attempts: Mutex::default(),
             downloads: Downloads::default(),

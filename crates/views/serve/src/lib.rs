@@ -9,8 +9,11 @@
 //! answers say what a limit leaves out. When the instance is gone, its metrics are gone: no stale
 //! figure looks like a fresh one.
 //!
-//! *Non-goals.* Encryption (use a reverse proxy), storage beyond an hour (use Prometheus), metrics
-//! of hosts and flows, whose number is unbounded.
+//! With a file for it, a year of history is kept as well (`narrows_history`); with a file of alarms,
+//! rules are held against what is seen (`narrows_alarms`).
+//!
+//! *Non-goals.* Encryption (use a reverse proxy), metrics of hosts and flows, whose number is
+//! unbounded.
 
 mod api;
 mod attempts;
@@ -19,6 +22,7 @@ mod credentials;
 mod download;
 mod frame;
 mod history;
+mod history_routes;
 mod host;
 mod http;
 mod metrics;
@@ -28,6 +32,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watch;
 
 pub use api::{ApiOptions, Apply, Scope, Tokens};
 pub use credentials::Credentials;
@@ -60,6 +65,12 @@ pub struct Options {
     pub names: NamesFile,
     /// The directory, to read and to write; none: its paths are not there.
     pub api: Option<ApiOptions>,
+    /// The file of the history; without one, nothing is kept beyond an hour.
+    pub history: Option<PathBuf>,
+    /// The most directions with a history.
+    pub history_max: usize,
+    /// The file of alarms.
+    pub alarms: Option<PathBuf>,
 }
 
 /// Why `narrows serve` cannot start.
@@ -91,6 +102,12 @@ pub enum ServeError {
     /// The store of the API cannot be used.
     #[error("{0}")]
     Store(String),
+    /// The history cannot be kept.
+    #[error(transparent)]
+    History(#[from] narrows_history::StoreError),
+    /// The alarms cannot be read.
+    #[error(transparent)]
+    Alarms(#[from] narrows_alarms::FileError),
     /// The runtime cannot start.
     #[error("cannot start: {0}")]
     Start(std::io::Error),

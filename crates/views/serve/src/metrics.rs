@@ -10,11 +10,13 @@ mod port;
 mod services;
 mod text;
 mod tree;
+mod watched;
 
 use narrows_snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 use text::Exposition;
+pub(crate) use watched::watched;
 
 /// The input of the metrics.
 #[derive(Clone, Debug)]

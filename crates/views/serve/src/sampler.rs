@@ -4,6 +4,7 @@ use crate::download::EncodedSnapshot;
 use crate::history::{self, History, Key};
 use crate::metrics::Sample;
 use crate::view::{EventList, Gone, Heat, Model, column};
+use crate::watch::Watch;
 use narrows_control::{Client, NamesFile};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,12 +51,13 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// Starts to `ask` every `interval`, and adds the names of classes. `downlink` is the port
-    /// towards the subscribers, if it is known.
+    /// towards the subscribers, if it is known. What is seen is shown to `watch`, too.
     pub(crate) fn start(
         mut ask: impl FnMut() -> Result<Snapshot, Gone> + Send + 'static,
         interval: Duration,
         mut names: NamesFile,
         downlink: Option<String>,
+        watch: Option<Watch>,
     ) -> Self {
         let known = Arc::new(Mutex::new(Known::new(interval)));
         let (tick, ticks) = watch::channel(());
@@ -76,6 +78,10 @@ impl Sampler {
                     Next::new(was.as_deref(), snapshot, time, downlink.as_deref())
                 });
                 drop(was);
+                if let Some(watch) = &watch {
+                    let seen = next.as_ref().ok().map(|next| &next.encoded.snapshot);
+                    watch.see(seen, time as u64, Instant::now());
+                }
                 lock(&known).learn(next, time, Instant::now());
                 // Nobody may listen.
                 let _ = tick.send(());

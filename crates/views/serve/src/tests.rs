@@ -49,6 +49,9 @@ impl Serve {
             classes_max: 500,
             names: NamesFile::open(None).unwrap(),
             api: None,
+            history: None,
+            history_max: 10,
+            alarms: None,
         };
         let client = Client::at(socket);
         let ask = move || Ok(client.snapshot(true)?);
