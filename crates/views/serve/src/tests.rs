@@ -50,7 +50,7 @@ impl Serve {
             names: NamesFile::open(None).unwrap(),
         };
         let client = Client::at(socket);
-        let ask = move || Ok(client.snapshot(true)?);
+        let ask = move |_| Ok(client.snapshot(true)?.into());
         http::serve_from(ask, options, |address| println!("\n{LISTENS}{address}")).unwrap();
     }
 

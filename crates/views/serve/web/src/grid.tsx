@@ -191,7 +191,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
 }
 
 function nothing(kind: Kind, search: string): string {
-  if (search !== "") return `No ${SINGLE[kind]} has “${search}” in its name, class or site.`;
+  if (search !== "") return `No ${SINGLE[kind]} has “${search}” in its name, class, site or addresses.`;
   if (kind === "hosts") return "No host sent anything in the last seconds.";
   return kind === "sites" ? "No class has classes below." : "There are no classes: see the hosts.";
 }
