@@ -81,7 +81,7 @@ function Banner({ level, title, running, detail }: { level: string; title: strin
     <div class={`banner ${level}`}>
       {/* Without the time that it has run, which would be read out each second. */}
       <span class="unseen" role="status">{title}. {detail}</span>
-      <p aria-hidden="true"><b>{title}{running === undefined ? "" : ` for ${duration(running)}`}</b> <span>{detail}</span></p>
+      <p aria-hidden="true"><b>{title}{running === undefined ? "" : ` for ${duration(running)}`}.</b> <span>{detail}</span></p>
     </div>
   );
 }
