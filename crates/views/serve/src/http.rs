@@ -5,7 +5,7 @@ use crate::connections::{Connection, Connections};
 use crate::download::{Download, Downloads};
 use crate::host;
 use crate::page;
-use crate::sampler::{self, Known, Sampler};
+use crate::sampler::{self, Heard, Known, Sampler};
 use crate::stream::{self, Stream};
 use crate::view::{Gone, Parameters};
 use crate::watch::Watch;
@@ -17,7 +17,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use narrows_snapshot::Snapshot;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -53,12 +52,12 @@ type Answer = Response<Body>;
 /// Listens, starts to query the instance, and serves until the process ends.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let dev = options.dev.clone();
-    serve_from(move || sampler::ask(dev.as_deref()), options, ready)
+    serve_from(move |with_policy| sampler::ask(dev.as_deref(), with_policy), options, ready)
 }
 
 /// Serves as [`serve`] does, with `ask` to query an instance.
 pub(crate) fn serve_from(
-    ask: impl FnMut() -> Result<Snapshot, Gone> + Send + 'static,
+    ask: impl FnMut(bool) -> Result<Heard, Gone> + Send + 'static,
     options: Options,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
@@ -370,7 +369,7 @@ mod tests {
         };
         Server {
             sampler: Sampler::start(
-                || Err("no instance".to_owned().into()),
+                |_| Err("no instance".to_owned().into()),
                 options.interval,
                 options.names.clone(),
                 None,

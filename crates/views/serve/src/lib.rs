@@ -132,7 +132,7 @@ pub fn run_with(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     check(&options)?;
-    http::serve_from(move || Ok(ask()?), options, ready)
+    http::serve_from(move |_| Ok(ask()?.into()), options, ready)
 }
 
 /// Whether only those read it who may.

@@ -3,14 +3,57 @@
 use crate::download::EncodedSnapshot;
 use crate::history::{self, History, Key};
 use crate::metrics::Sample;
-use crate::view::{EventList, Gone, Heat, Model, column};
+use crate::view::{Addresses, EventList, Gone, Heat, Model, column};
 use crate::watch::Watch;
-use narrows_control::{Client, NamesFile};
+use narrows_control::{Answer, Client, NamesFile, Request};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
+
+/// How often the policy is asked for, for the addresses of subscribers. It is where the number of
+/// classes changed, too.
+const POLICY_EVERY: Duration = Duration::from_secs(60);
+
+/// What an instance answers.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) snapshot: Snapshot,
+    /// Its policy as commands, if that was asked for and it answers.
+    pub(crate) policy: Option<String>,
+}
+
+impl From<Snapshot> for Heard {
+    fn from(snapshot: Snapshot) -> Self {
+        Self { snapshot, policy: None }
+    }
+}
+
+/// The addresses of classes, and when to ask for them again.
+#[derive(Debug, Default)]
+struct Follower {
+    addresses: Arc<Addresses>,
+    asked: Option<Instant>,
+    classes: usize,
+}
+
+impl Follower {
+    fn is_due(&self, now: Instant) -> bool {
+        self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= POLICY_EVERY)
+    }
+
+    fn learn(&mut self, heard: &Heard, now: Instant) {
+        let classes = heard.snapshot.ports.iter().map(|port| port.classes.len()).sum();
+        if let Some(policy) = &heard.policy {
+            self.addresses = Arc::new(Addresses::parse(policy));
+            self.asked = Some(now);
+        } else if classes != self.classes {
+            self.asked = None;
+        }
+        self.classes = classes;
+    }
+}
 
 /// The state of the instance as last seen.
 #[derive(Debug)]
@@ -50,10 +93,11 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to `ask` every `interval`, and adds the names of classes. `downlink` is the port
-    /// towards the subscribers, if it is known. What is seen is shown to `watch`, too.
+    /// Starts to `ask` every `interval`, now and then for the policy, too, and adds the names of
+    /// classes. `downlink` is the port towards the subscribers, if it is known. What is seen is
+    /// shown to `watch`, too.
     pub(crate) fn start(
-        mut ask: impl FnMut() -> Result<Snapshot, Gone> + Send + 'static,
+        mut ask: impl FnMut(bool) -> Result<Heard, Gone> + Send + 'static,
         interval: Duration,
         mut names: NamesFile,
         downlink: Option<String>,
@@ -65,17 +109,20 @@ impl Sampler {
         let known = Arc::clone(&sampler.known);
         // It ends with the process, which is when the server ends.
         thread::spawn(move || {
+            let mut follower = Follower::default();
             loop {
                 let began = Instant::now();
-                let mut answer = ask();
-                if let Ok(snapshot) = &mut answer {
-                    names.name(snapshot);
-                }
+                let answer = ask(follower.is_due(began)).map(|mut heard| {
+                    names.name(&mut heard.snapshot);
+                    follower.learn(&heard, began);
+                    heard.snapshot
+                });
+                let addresses = &follower.addresses;
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let time = time.as_secs_f64();
                 let was = lock(&known).continued();
                 let next = answer.and_then(|snapshot| {
-                    Next::new(was.as_deref(), snapshot, time, downlink.as_deref())
+                    Next::new(was.as_deref(), snapshot, time, downlink.as_deref(), addresses)
                 });
                 drop(was);
                 if let Some(watch) = &watch {
@@ -106,17 +153,33 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks the instance with the port `dev`, or the only one.
-pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, Gone> {
+/// Asks the instance with the port `dev`, or the only one; `with_policy` also for its policy.
+pub(crate) fn ask(dev: Option<&str>, with_policy: bool) -> Result<Heard, Gone> {
     let found = Client::find(dev)?;
     match &found[..] {
-        [only] => Ok(only.snapshot(true)?),
+        [only] => {
+            let snapshot = only.snapshot(true)?;
+            let policy = if with_policy { self::policy(only) } else { None };
+            Ok(Heard { snapshot, policy })
+        }
         several => {
             let ports: Vec<String> = several.iter().map(|client| client.ports.join(",")).collect();
             Err(Gone::from(format!(
                 "several instances run here ({}); choose one with --dev",
                 ports.join(" and ")
             )))
+        }
+    }
+}
+
+/// Its policy as commands. Without it the figures are there all the same.
+fn policy(client: &Client) -> Option<String> {
+    match client.ask(&Request::Tc { args: vec!["save".into()], names: None }) {
+        Ok(Answer::Tc { stdout, code: 0, .. }) => Some(stdout),
+        Ok(_) => None,
+        Err(error) => {
+            log::debug!("no policy, so no addresses: {error}");
+            None
         }
     }
 }
@@ -128,6 +191,7 @@ impl Next {
         snapshot: Snapshot,
         time: f64,
         downlink: Option<&str>,
+        addresses: &Arc<Addresses>,
     ) -> Result<Self, Gone> {
         let encoded = EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())?;
         let now = Arc::clone(&encoded.snapshot);
@@ -138,7 +202,8 @@ impl Next {
             now.ports.iter().map(|port| (port.name.clone(), of(port))).collect()
         };
         let columns = change.as_ref().map(column_of).unwrap_or_default();
-        let model = Model::new(Arc::clone(&now), change.as_ref(), time, downlink);
+        let model =
+            Model::new(Arc::clone(&now), change.as_ref(), time, downlink, addresses.clone());
         Ok(Self { encoded: Arc::new(encoded), model, values, columns })
     }
 }
@@ -227,7 +292,7 @@ mod tests {
     fn learn(known: &mut Known, answer: Result<Snapshot, String>, time: f64, now: Instant) {
         let was = known.continued();
         let next = answer.map_err(Gone::from);
-        let next = next.and_then(|now| Next::new(was.as_deref(), now, time, None));
+        let next = next.and_then(|now| Next::new(was.as_deref(), now, time, None, &Arc::default()));
         known.learn(next, time, now);
     }
 
@@ -262,6 +327,25 @@ mod tests {
         assert!(known.sample(now).snapshot.is_some());
         learn(&mut known, at(1.0), 6.0, now);
         assert_eq!(points(&known), (2, 1), "started again within an interval");
+    }
+
+    #[test]
+    fn the_policy_is_asked_for_again_after_a_minute_or_with_other_classes() {
+        let (mut follower, now) = (Follower::default(), Instant::now());
+        let with = |policy: Option<&str>, classes| {
+            let classes = vec![narrows_snapshot::Class::default(); classes];
+            let port = narrows_snapshot::Port { classes, ..Default::default() };
+            let snapshot = Snapshot { ports: vec![port], ..Snapshot::default() };
+            Heard { snapshot, policy: policy.map(str::to_owned) }
+        };
+        assert!(follower.is_due(now));
+        follower.learn(&with(Some(""), 2), now);
+        assert!(!follower.is_due(now + POLICY_EVERY - Duration::from_secs(1)));
+        assert!(follower.is_due(now + POLICY_EVERY));
+        follower.learn(&with(None, 2), now);
+        assert!(!follower.is_due(now));
+        follower.learn(&with(None, 3), now);
+        assert!(follower.is_due(now));
     }
 
     #[test]

@@ -168,7 +168,7 @@ mod tests {
     /// An instance whose class 1:1 sends 125 kB each second; it ends after so many answers.
     fn sampler(answers: u64) -> Sampler {
         let count = AtomicU64::new(0);
-        let ask = move || {
+        let ask = move |_| {
             let number = count.fetch_add(1, Ordering::Relaxed);
             if number >= answers {
                 return Err(ControlError::NoInstance(String::new()).into());
@@ -181,7 +181,7 @@ mod tests {
             let port = Port { name: "lan".into(), classes: classes.into(), ..Port::default() };
             let (state, fail) = ("running".into(), "open (bridge nrwbr2)".into());
             let uptime_s = number as f64 + 1.0;
-            Ok(Snapshot { state, fail, uptime_s, ports: vec![port], ..Snapshot::default() })
+            Ok(Snapshot { state, fail, uptime_s, ports: vec![port], ..Snapshot::default() }.into())
         };
         let interval = Duration::from_millis(50);
         Sampler::start(ask, interval, NamesFile::open(None).unwrap(), Some("lan".into()))

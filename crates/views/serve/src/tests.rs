@@ -54,7 +54,7 @@ impl Serve {
             alarms: None,
         };
         let client = Client::at(socket);
-        let ask = move || Ok(client.snapshot(true)?);
+        let ask = move |_| Ok(client.snapshot(true)?.into());
         http::serve_from(ask, options, |address| println!("\n{LISTENS}{address}")).unwrap();
     }
 

@@ -1,5 +1,6 @@
 //! All that is known of one subscriber, site or host.
 
+use super::addresses::Network;
 use super::heat::{self, Column};
 use super::query::Kind;
 use super::rows::Row;
@@ -8,10 +9,13 @@ use super::{EventList, Model};
 use narrows_snapshot::{Class, Figures, Heavy, Port, Qdisc, Tin};
 use serde::Serialize;
 use serde_json::Value;
+use std::net::IpAddr;
 
 /// How many flows, and how many events.
 const FLOWS_MAX: usize = 20;
 const EVENTS_MAX: usize = 20;
+/// How many addresses.
+const ADDRESSES_MAX: usize = 50;
 
 /// A site above.
 #[derive(Debug, Serialize)]
@@ -44,7 +48,7 @@ struct NamedTin {
     tin: Tin,
 }
 
-/// A flow of a host.
+/// A flow.
 #[derive(Debug, Serialize)]
 pub(super) struct Flow<'a> {
     port: &'a str,
@@ -94,6 +98,14 @@ impl<'a> Detail<'a> {
             .filter_map(|place| self.model.subjects.get(place as usize))
             .map(|site| Above { id: &site.id, name: site.called() })
             .collect();
+        // Both directions have a filter for each.
+        let mut addresses: Vec<String> = Vec::new();
+        for network in self.model.networks(self.subject) {
+            let text = network.to_string();
+            if !addresses.contains(&text) && addresses.len() < ADDRESSES_MAX {
+                addresses.push(text);
+            }
+        }
         let about = match self.kind {
             Kind::Hosts => vec![self.subject.called()],
             Kind::Subscribers | Kind::Sites => vec![self.subject.called(), handle],
@@ -106,6 +118,7 @@ impl<'a> Detail<'a> {
             ("bounds", serde_json::to_string(&heat::BOUNDS_US)?),
             ("down", text(&value(down)?)?),
             ("up", text(&value(up)?)?),
+            ("addresses", serde_json::to_string(&addresses)?),
             ("flows", serde_json::to_string(&self.flows())?),
             ("uptime", serde_json::to_string(&self.model.snapshot.uptime_s)?),
             ("events", serde_json::to_string(&events.about(&about, EVENTS_MAX))?),
@@ -131,16 +144,23 @@ impl<'a> Detail<'a> {
         })
     }
 
-    /// The heaviest flows of a host.
+    /// Those of the heaviest flows that are from or to an address of it.
     fn flows(&self) -> Vec<Flow<'a>> {
-        let Kind::Hosts = self.kind else { return Vec::new() };
+        let networks: Vec<Network> = self.model.networks(self.subject).collect();
+        let is_own = |end: &str| match self.kind {
+            Kind::Hosts => end == self.subject.id,
+            Kind::Subscribers | Kind::Sites => {
+                let address: Option<IpAddr> = end.parse().ok();
+                address.is_some_and(|address| networks.iter().any(|it| it.contains(address)))
+            }
+        };
         let flows = self
             .model
             .snapshot
             .ports
             .iter()
             .flat_map(|port| port.heaviest.flows.iter().map(move |flow| (port, flow)));
-        let is_of = |flow: &Heavy| ends(&flow.name).any(|end| end == self.subject.id);
+        let is_of = |flow: &Heavy| ends(&flow.name).any(is_own);
         flows
             .filter(|(_, flow)| is_of(flow))
             .take(FLOWS_MAX)
@@ -177,13 +197,17 @@ mod tests {
         let text = r#"{"state":"running","uptime_s":2.0,"ports":[{"name":"lan","per_queue":[],
             "to_self":0,"unserved":0,
             "total":{"tx_packets":0,"tx_bytes":0,"backlog_packets":0,"drops":0},
+            "heaviest":{"flows":[{"name":"tcp 198.51.100.1:443 > 192.0.2.7:5000","bps":9},
+              {"name":"tcp 198.51.100.1:443 > 192.0.3.7:5000","bps":8}]},
             "qdiscs":[{"kind":"cake","handle":"11:","parent":"1:11","ecn_mark":4,
               "tins":[{"sent_bytes":70,"drops":3}]}],
             "classes":[{"class":"htb","handle":"1:1","root":true},
               {"class":"htb","handle":"1:11","name":"Ann","parent":"1:1","ceil":125,
                "stats":{"bytes":123456789012,"packets":7,"lended":5,"borrowed":2}}]}]}"#;
         let now = serde_json::from_str(text).unwrap();
-        let model = Model::new(Arc::new(now), None, 1.0, Some("lan"));
+        let policy = "filter add dev lan parent 1: flower dst_ip 192.0.2.0/24 classid 1:11";
+        let addresses = Arc::new(super::super::Addresses::parse(policy));
+        let model = Model::new(Arc::new(now), None, 1.0, Some("lan"), addresses);
         let detail = Detail::find(&model, Kind::Subscribers, "Ann").unwrap();
         let parts = detail.parts(&EventList::default()).unwrap();
         let part = |name: &str| -> Value {
@@ -195,6 +219,9 @@ mod tests {
         assert_eq!(part("down")["lent"], 5);
         assert_eq!(part("down")["qdisc"], "cake");
         assert_eq!(part("path")[0]["id"], "1:1");
+        assert_eq!(part("addresses")[0], "192.0.2.0/24");
+        assert_eq!(part("flows").as_array().unwrap().len(), 1, "those of its addresses");
+        assert_eq!(part("flows")[0]["rate"], 9);
         assert!(part("up").is_null());
         assert!(Detail::find(&model, Kind::Subscribers, "Ben").is_none());
     }

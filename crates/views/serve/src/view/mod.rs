@@ -9,6 +9,7 @@
 //!
 //! *Non-goals.* Metrics (`metrics`), the snapshot itself (`download`), a history of subscribers.
 
+mod addresses;
 mod detail;
 mod equipment;
 mod events;
@@ -21,6 +22,7 @@ mod rows;
 mod standing;
 mod subject;
 
+pub(crate) use addresses::Addresses;
 pub(crate) use detail::Detail;
 pub(crate) use equipment::Equipment;
 pub(crate) use events::EventList;
@@ -32,6 +34,7 @@ pub(crate) use query::{Kind, Parameters, Rows, Screen};
 pub(crate) use rows::{Row, window};
 pub(crate) use standing::{Gone, Standing};
 
+use addresses::Network;
 use narrows_snapshot::{Change, Snapshot};
 use overview::Direction;
 use std::sync::Arc;
@@ -49,6 +52,7 @@ pub(crate) struct Model {
     directions: Vec<Direction>,
     subjects: Vec<Subject>,
     hosts: Vec<Subject>,
+    addresses: Arc<Addresses>,
 }
 
 impl Model {
@@ -59,12 +63,13 @@ impl Model {
         change: Option<&Change<'_>>,
         time: f64,
         downlink: Option<&str>,
+        addresses: Arc<Addresses>,
     ) -> Self {
         let ways = subject::ways(&now.ports, downlink);
         let directions = overview::directions(&now, change, &ways);
         let subjects = subject::of_classes(&now, change, &ways);
         let hosts = subject::of_hosts(&now, &ways);
-        Self { time, snapshot: now, directions, subjects, hosts }
+        Self { time, snapshot: now, directions, subjects, hosts, addresses }
     }
 
     /// The site of a subject.
@@ -76,6 +81,17 @@ impl Model {
     fn path(&self, subject: &Subject) -> impl Iterator<Item = u32> {
         let above = |place: &u32| self.subjects.get(*place as usize)?.site;
         std::iter::successors(subject.site, above).take(DEPTH_MAX)
+    }
+
+    /// The networks of a subscriber.
+    fn networks(&self, subject: &Subject) -> impl Iterator<Item = Network> {
+        let of = |(port, class): (u16, u32)| {
+            let port = self.snapshot.ports.get(usize::from(port))?;
+            let class = port.classes.get(class as usize)?;
+            Some(self.addresses.of(&port.name, &class.handle))
+        };
+        let places = subject.sides().filter_map(|side| side.place);
+        places.filter_map(of).flatten().copied()
     }
 
     /// The subject with this id.

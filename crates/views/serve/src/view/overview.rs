@@ -287,7 +287,7 @@ mod tests {
         };
         let (was, is) = (at(1.0, 1), at(2.0, 2));
         let change = Change::between(&was, &is);
-        Model::new(Arc::new(is.clone()), change.as_ref(), 5.0, Some("lan"))
+        Model::new(Arc::new(is.clone()), change.as_ref(), 5.0, Some("lan"), Arc::default())
     }
 
     fn classes_before(site: u64, homes: u64) -> u64 {

@@ -10,6 +10,7 @@ use super::{Figure, Model};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
+use std::net::IpAddr;
 
 /// The rows of a window.
 #[derive(Debug)]
@@ -55,9 +56,10 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
         Some(Some(site)) => model.path(one).any(|above| above as usize == site),
     };
     let chosen = all.iter().filter(is_of_kind).filter(is_of_site);
+    let address = asked.search.parse().ok();
     let mut found: Vec<Row<'a>> = chosen
         .map(|subject| Row { model, subject })
-        .filter(|row| matches(row, &asked.search))
+        .filter(|row| matches(row, &asked.search, address))
         .collect();
     let total = found.len();
     let end = asked.offset.saturating_add(asked.limit).min(total);
@@ -78,8 +80,9 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
     Window { total, offset: begin, rows: found.split_off(begin) }
 }
 
-/// Whether its name, class, site or an address has the text, which is in lower case.
-fn matches(row: &Row<'_>, search: &str) -> bool {
+/// Whether its name, class, site or an address has the text, which is in lower case, or `address`
+/// is one of its own.
+fn matches(row: &Row<'_>, search: &str, address: Option<IpAddr>) -> bool {
     if search.is_empty() {
         return true;
     }
@@ -96,6 +99,14 @@ fn matches(row: &Row<'_>, search: &str) -> bool {
         || has(handle)
         || name.as_ref().is_some_and(|name| has(name))
         || row.site().is_some_and(|site| has(site.called()))
+        || match address {
+            Some(address) => row.model.networks(row.subject).any(|it| it.contains(address)),
+            // The beginning of one, and no name that would only cost time.
+            None if search.contains(['.', ':']) => {
+                row.model.networks(row.subject).any(|it| it.to_string().contains(search))
+            }
+            None => false,
+        }
 }
 
 fn compare(one: &Row<'_>, two: &Row<'_>, asked: &Rows) -> Ordering {
@@ -230,6 +241,7 @@ impl Serialize for Window<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Addresses;
     use super::super::query::Parameters;
     use super::*;
     use narrows_snapshot::{Class, Port, Snapshot};
@@ -248,7 +260,9 @@ mod tests {
         let classes: Vec<Class> = std::iter::once(site).chain(classes).collect();
         let port = Port { name: "lan".into(), classes, ..Port::default() };
         let now = Snapshot { uptime_s: 1.0, ports: vec![port], ..Snapshot::default() };
-        let mut model = Model::new(Arc::new(now), None, 1.0, Some("lan"));
+        let policy = "filter add dev lan parent 1: flower dst_ip 192.0.2.0/28 classid 1:10";
+        let addresses = Arc::new(Addresses::parse(policy));
+        let mut model = Model::new(Arc::new(now), None, 1.0, Some("lan"), addresses);
         for (subject, delay) in model.subjects[1..].iter_mut().zip(delays) {
             let Some(side) = &mut subject.down else { panic!("it has a class of the port") };
             side.p99 = (*delay > 0).then_some(f64::from(*delay) * 1e3).into();
@@ -285,6 +299,15 @@ mod tests {
         assert_eq!(window(&model, &asked("search=n%C3%B6")).total, 0);
         assert_eq!(window(&model, &asked("site=north")).total, 20);
         assert_eq!(window(&model, &asked("site=south")).total, 0);
+    }
+
+    #[test]
+    fn a_search_finds_whose_an_address_is() {
+        let model = model(&[1; 20]);
+        for search in ["192.0.2.9", "192.0.2.0", "192.0."] {
+            assert_eq!(names(&model, &format!("search={search}")), ["home 0"], "{search}");
+        }
+        assert_eq!(names(&model, "search=192.0.2.16"), [""; 0]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const PAIRS: Pair[] = [
   { key: "median", label: "Delay median", unit: "ms", cell: (side) => millis(side.median), rank: 3 },
   { key: "round_trip", label: "Round trip", unit: "ms", cell: (side) => millis(side.round_trip), rank: 2 },
   { key: "beyond", label: "Lost beyond", unit: "%", cell: (side) => percent(side.beyond).replace(" %", ""), rank: 2 },
-  { key: "drops", label: "Dropped here", unit: "/s", cell: (side) => digits(side.drops), rank: 2 },
+  { key: "drops", label: "Dropped here", unit: "packets/s", cell: (side) => digits(side.drops), rank: 2 },
   { key: "queued", label: "Queued", unit: "packets", cell: (side) => count(side.queued), rank: 3 },
 ];
 
@@ -191,7 +191,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
 }
 
 function nothing(kind: Kind, search: string): string {
-  if (search !== "") return `No ${SINGLE[kind]} has “${search}” in its name, class or site.`;
+  if (search !== "") return `No ${SINGLE[kind]} has “${search}” in its name, class, site or addresses.`;
   if (kind === "hosts") return "No host sent anything in the last seconds.";
   return kind === "sites" ? "No class has classes below." : "There are no classes: see the hosts.";
 }

@@ -81,7 +81,7 @@ function Banner({ level, title, running, detail }: { level: string; title: strin
     <div class={`banner ${level}`}>
       {/* Without the time that it has run, which would be read out each second. */}
       <span class="unseen" role="status">{title}. {detail}</span>
-      <p aria-hidden="true"><b>{title}{running === undefined ? "" : ` for ${duration(running)}`}</b> <span>{detail}</span></p>
+      <p aria-hidden="true"><b>{title}{running === undefined ? "" : ` for ${duration(running)}`}.</b> <span>{detail}</span></p>
     </div>
   );
 }
@@ -111,7 +111,7 @@ function Header({ route, span }: { route: Route; span: number }) {
           <a key={path} href={`#/${path}`} aria-current={here === path ? "page" : undefined}>{name}</a>
         ))}
       </nav>
-      <input ref={input} id="search" type="search" placeholder="name, class, site  ( / )" aria-label="Search by name, class or site" maxLength={100} onInput={searched} />
+      <input ref={input} id="search" type="search" placeholder="name, class, site, address  ( / )" aria-label="Search by name, class, site or address" maxLength={100} onInput={searched} />
       <div class="spans" role="group" aria-label="Time shown in charts">
         {SPANS.map(([key, name, seconds]) => (
           <button type="button" key={key} aria-pressed={span === seconds} onClick={() => setQuery({ span: seconds === 300 ? undefined : String(seconds) })} hidden={first !== undefined}>{name}</button>

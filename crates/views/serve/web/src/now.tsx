@@ -1,4 +1,5 @@
 // The first screen: is it good right now, and who suffers.
+import { Fragment } from "preact";
 import { Chart, HeatMap } from "./charts";
 import { bits, count, megabits, millis, percent, plural, scaled, time } from "./format";
 import { type Live, useScreen } from "./live";
@@ -68,14 +69,14 @@ function Suffering({ worst, counts }: { worst: Row[]; counts: Counts }) {
               </thead>
               <tbody>
                 {worst.map((row) => (
-                  <tr key={row.id}>
-                    <th scope="row">
-                      <Mark quality={row.quality} hidden /> <a href={linkTo(kind, row.id)}>{row.name}</a>
-                      <span class="why">{why(row)}</span>
-                    </th>
-                    <td>{pair(row, (side) => side.delay, millis)}</td>
-                    <td>{pair(row, (side) => side.rate, megabits)}</td>
-                  </tr>
+                  <Fragment key={row.id}>
+                    <tr>
+                      <th scope="row"><Mark quality={row.quality} hidden /> <a href={linkTo(kind, row.id)}>{row.name}</a></th>
+                      <td>{pair(row, (side) => side.delay, millis)}</td>
+                      <td>{pair(row, (side) => side.rate, megabits)}</td>
+                    </tr>
+                    {why(row) !== "" && <tr><td class="why" colSpan={3}>{why(row)}</td></tr>}
+                  </Fragment>
                 ))}
               </tbody>
             </table>

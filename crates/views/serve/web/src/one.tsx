@@ -25,7 +25,7 @@ const none = (): Points => ({
 
 export function One({ kind, id }: { kind: Kind; id: string }) {
   const live = useScreen(`view=one&${new URLSearchParams({ kind, id })}`);
-  const { row, path, missing, flows, events, bounds } = live.data;
+  const { row, path, missing, flows, events, bounds, addresses } = live.data;
   const points = useRef(none());
   const shown = useRef("");
   const totals = useRef<{ uptime: number; down?: Totals | null; up?: Totals | null }[]>([]);
@@ -74,6 +74,7 @@ export function One({ kind, id }: { kind: Kind; id: string }) {
           {(path ?? []).slice().reverse().map((site) => <span key={site.id}><a href={linkTo("sites", site.id)}>{site.name}</a> › </span>)}
           {row.class === "" ? "host" : `class ${row.class}`}
           {row.members > 0 && <span>, <a href={`#/subscribers?${new URLSearchParams({ site: row.id })}`}>{plural(row.members, "member")}</a></span>}
+          {(addresses ?? []).length > 0 && <span>, {addresses?.join(", ")}</span>}
           {why(row) !== "" && <span class="why">, {why(row)}</span>}
         </p>
       </Section>
@@ -89,7 +90,9 @@ export function One({ kind, id }: { kind: Kind; id: string }) {
       <Past id={id} hasName={row.id !== row.class} />
       {kind !== "hosts" && bounds && <Delays bounds={bounds} down={live.data.down} up={live.data.up} />}
       <Tins seen={totals.current} />
-      {kind === "hosts" && <Section title="Its flows" class="wide"><Flows flows={flows ?? []} /></Section>}
+      {(kind === "hosts" || (addresses ?? []).length > 0) && (
+        <Section title="Its flows among the heaviest" class="wide"><Flows flows={flows ?? []} /></Section>
+      )}
       <Section title="Events of it" class="wide"><Events events={events ?? []} /></Section>
     </div>
   );

@@ -236,6 +236,7 @@ export interface Parts {
   missing?: boolean;
   row?: Row;
   path?: { id: string; name: string }[];
+  addresses?: string[];
   bounds?: number[];
   down?: Totals | null;
   up?: Totals | null;
