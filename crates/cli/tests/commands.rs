@@ -251,3 +251,29 @@ fn numbers_that_are_text_until_a_policy_is_made_are_refused_then() {
         assert!(said.contains("run.seed") && said.contains("whole number"), "{said}");
     }
 }
+
+/// As readline calls it: with the line so far.
+#[test]
+fn completion_in_bash_knows_tc_s_words_and_the_commands_own() {
+    let folder = std::env::temp_dir().join(format!("narrows-completion-{}", std::process::id()));
+    let output = narrows(&["manual", folder.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let script = folder.join("share/bash-completion/completions/narrows");
+    let complete = |line: &str| {
+        let call = format!(
+            "source {}; narrows={}; COMP_LINE=\"$narrows {line}\"; COMP_POINT=${{#COMP_LINE}}; \
+             COMP_WORDS=(narrows {line}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
+             _narrows_words narrows \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; \
+             echo \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            env!("CARGO_BIN_EXE_narrows")
+        );
+        let output = std::process::Command::new("bash").args(["-c", &call]).output().unwrap();
+        text(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(complete("tc qdisc replace dev eth2 root ca"), "cake cake_mq carousel");
+    assert_eq!(complete("tc -s qd"), "qdisc");
+    assert_eq!(complete("statu"), "status");
+    assert_eq!(complete("run --plan"), "--plane");
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -57,21 +57,25 @@ impl Manual {
             make(&folder)?;
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut command.clone(), name.as_str(), &mut text);
-            text.extend_from_slice(asks_for_words(shell).as_bytes());
-            write(&folder.join(file), &text)?;
+            let text = String::from_utf8(text).context("the script is text")?;
+            write(&folder.join(file), with_words(shell, text).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// What a shell's script needs to ask `narrows complete` first, whose words depend on this host.
-/// Where that has no answer, the script goes on as before.
-fn asks_for_words(shell: Shell) -> &'static str {
+/// `script` so that it asks `narrows complete` first, whose words depend on this host. Where that
+/// has no answer, it goes on as before.
+fn with_words(shell: Shell, script: String) -> String {
     match shell {
-        Shell::Bash => include_str!("complete/words.bash"),
-        Shell::Zsh => include_str!("complete/words.zsh"),
-        Shell::Fish => include_str!("complete/words.fish"),
-        _ => "",
+        Shell::Bash => script + include_str!("complete/words.bash"),
+        // It ends with what registers it, or completes at once: ours does so instead.
+        Shell::Zsh => {
+            let end = script.rfind("if [ \"$funcstack[1]\"").unwrap_or(script.len());
+            script[..end].to_owned() + include_str!("complete/words.zsh")
+        }
+        Shell::Fish => script + include_str!("complete/words.fish"),
+        _ => script,
     }
 }
 

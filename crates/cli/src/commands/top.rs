@@ -48,8 +48,11 @@ pub struct Top {
     flat: bool,
 
     /// With --once: at most this many rows of each view.
-    #[arg(long, value_name = "N", requires = "once")]
-    rows: Option<usize>,
+    #[arg(
+        long, value_name = "N", requires = "once",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+    )]
+    rows: Option<u32>,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -75,6 +78,7 @@ impl Top {
             std::thread::sleep(self.interval);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));
             let Self { view: only, sort, flat: is_flat, rows, .. } = self;
+            let rows = rows.map(|rows| rows as usize);
             let excerpt = Excerpt { only, sort, is_flat, rows };
             let text = narrows_top::once(&app, &excerpt, Look::from_environment());
             output::text(text.map_err(|why| anyhow::anyhow!("--sort: {why}"))?);

@@ -94,7 +94,7 @@ fn a_server_that_stops_to_answer_is_taken_out_and_comes_back_and_the_last_one_st
     farm.serve_all("-s mh -b mh-port");
     let mut daemons = Daemon::start_all(&farm);
     let health = Health::start(&farm);
-    health.wait_for("checking 4 servers of 1 services");
+    health.wait_for("checking 4 servers of 1 service");
     let (of_second, mut others): (Vec<_>, Vec<_>) =
         farm.connect_many(60).into_iter().partition(|connection| connection.server == 2);
     assert!(!of_second.is_empty() && servers_of(&others) == [1, 3, 4].into());

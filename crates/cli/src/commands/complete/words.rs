@@ -268,5 +268,4 @@ pub(super) const KINDS: &[Kind] = &[
     filter("matchall", &["classid", "flowid", "action"]),
     filter("basic", &["match", "classid", "flowid", "action"]),
     filter("fw", &["classid", "action"]),
-    filter("bpf", &["object-file", "section", "direct-action"]),
 ];

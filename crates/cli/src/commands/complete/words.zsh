@@ -1,4 +1,3 @@
-
 # Words of tc, interfaces and classes, which depend on this host.
 _narrows_words() {
     local -a found
@@ -9,4 +8,9 @@ _narrows_words() {
         _narrows "$@"
     fi
 }
-compdef _narrows_words narrows
+
+if [ "$funcstack[1]" = "_narrows" ]; then
+    _narrows_words "$@"
+else
+    compdef _narrows_words narrows
+fi
