@@ -24,6 +24,7 @@
 //! *Non-goals.* Payload (except for the TCP stack that needs it), routing.
 
 pub mod accepted;
+pub mod autorate;
 pub mod engine;
 pub mod estimator;
 pub mod fabric;

@@ -4,6 +4,7 @@
 //! [`page`](page()) with plots. Each says that its numbers are simulated, with which seed, and
 //! what cores were taken to cost.
 
+pub mod autorate;
 mod chart;
 pub mod estimator;
 pub mod fabric;

@@ -70,6 +70,9 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
 
 /// Those of other kinds, behind the others.
 const OTHERS: &[(&str, &str)] = scenarios![
+    "autorate-halves",
+    "autorate-quarter",
+    "autorate-trace",
     "fleet-faults",
     "fleet-move",
     "fleet-wake",

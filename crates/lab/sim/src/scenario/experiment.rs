@@ -2,7 +2,10 @@
 
 use super::TreeScenario;
 use super::overridden::has_table;
-use super::{About, EstimatorScenario, FabricScenario, FleetScenario, Scenario, StarScenario};
+use super::{
+    About, AutorateScenario, EstimatorScenario, FabricScenario, FleetScenario, Scenario,
+    StarScenario,
+};
 use super::{Finished, Override, RunError, Runs, ScenarioError, runner};
 use crate::report;
 use serde_json::Value;
@@ -22,6 +25,8 @@ pub enum Experiment {
     Tree(TreeScenario),
     /// Boxes that share a limit.
     Fleet(FleetScenario),
+    /// Lines whose rate changes.
+    Autorate(AutorateScenario),
 }
 
 /// The outcome of one.
@@ -39,6 +44,8 @@ pub enum Results<'a> {
     Tree(Finished<'a, TreeScenario>),
     /// Of boxes that share a limit.
     Fleet(Finished<'a, FleetScenario>),
+    /// Of lines whose rate changes.
+    Autorate(Finished<'a, AutorateScenario>),
 }
 
 impl Experiment {
@@ -57,6 +64,8 @@ impl Experiment {
             TreeScenario::read(name, text, overrides).map(Self::Tree)
         } else if has_table(text, "fleet") {
             FleetScenario::read(name, text, overrides).map(Self::Fleet)
+        } else if has_table(text, "autorate") {
+            AutorateScenario::read(name, text, overrides).map(Self::Autorate)
         } else {
             Scenario::read(name, text, overrides).map(Self::Shaper)
         }
@@ -71,6 +80,7 @@ impl Experiment {
             Self::Star(scenario) => scenario.about(),
             Self::Tree(scenario) => scenario.about(),
             Self::Fleet(scenario) => scenario.about(),
+            Self::Autorate(scenario) => scenario.about(),
         }
     }
 
@@ -83,6 +93,7 @@ impl Experiment {
             Self::Star(scenario) => &mut scenario.about,
             Self::Tree(scenario) => &mut scenario.about,
             Self::Fleet(scenario) => &mut scenario.about,
+            Self::Autorate(scenario) => &mut scenario.about,
         };
         about.name = name;
     }
@@ -96,6 +107,7 @@ impl Experiment {
             Self::Star(scenario) => scenario.count(),
             Self::Tree(scenario) => scenario.count(),
             Self::Fleet(scenario) => scenario.count(),
+            Self::Autorate(scenario) => scenario.count(),
         }
     }
 
@@ -131,6 +143,7 @@ impl Experiment {
             Self::Star(it) => run_until(it, jobs, progress, stop).map(Results::Star),
             Self::Tree(it) => run_until(it, jobs, progress, stop).map(Results::Tree),
             Self::Fleet(it) => run_until(it, jobs, progress, stop).map(Results::Fleet),
+            Self::Autorate(it) => run_until(it, jobs, progress, stop).map(Results::Autorate),
         }
     }
 }
@@ -145,6 +158,7 @@ impl Results<'_> {
             Self::Star(finished) => finished.outcomes.len(),
             Self::Tree(finished) => finished.outcomes.len(),
             Self::Fleet(finished) => finished.outcomes.len(),
+            Self::Autorate(finished) => finished.outcomes.len(),
         }
     }
 
@@ -157,6 +171,7 @@ impl Results<'_> {
             Self::Star(finished) => report::star::table(finished),
             Self::Tree(finished) => report::tree::table(finished),
             Self::Fleet(finished) => report::fleet::table(finished),
+            Self::Autorate(finished) => report::autorate::table(finished),
         }
     }
 
@@ -169,6 +184,7 @@ impl Results<'_> {
             Self::Star(finished) => report::star::json(finished),
             Self::Tree(finished) => report::tree::json(finished),
             Self::Fleet(finished) => report::fleet::json(finished),
+            Self::Autorate(finished) => report::autorate::json(finished),
         }
     }
 
@@ -180,7 +196,8 @@ impl Results<'_> {
             | Self::Estimator(_)
             | Self::Star(_)
             | Self::Tree(_)
-            | Self::Fleet(_) => None,
+            | Self::Fleet(_)
+            | Self::Autorate(_) => None,
         }
     }
 }
