@@ -373,6 +373,7 @@ mod tests {
                 options.interval,
                 options.names.clone(),
                 None,
+                None,
             ),
             watch: None,
             options,

@@ -184,7 +184,7 @@ mod tests {
             Ok(Snapshot { state, fail, uptime_s, ports: vec![port], ..Snapshot::default() }.into())
         };
         let interval = Duration::from_millis(50);
-        Sampler::start(ask, interval, NamesFile::open(None).unwrap(), Some("lan".into()))
+        Sampler::start(ask, interval, NamesFile::open(None).unwrap(), Some("lan".into()), None)
     }
 
     /// Reads messages until one is as `is_it` says; the id of each is checked to grow.
