@@ -8,7 +8,7 @@ use narrows_testbed::bed::SERVER_IP;
 use narrows_testbed::{Testbed, frames};
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
