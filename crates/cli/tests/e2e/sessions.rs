@@ -8,7 +8,7 @@ use narrows_testbed::bed::SERVER_IP;
 use narrows_testbed::{Testbed, frames};
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ fn a_session_has_a_class_and_a_coa_changes_its_rate() {
     online.accepted("1813", "acct", &start(&ben));
     let began = Instant::now();
     online.accepted("1813", "acct", &start(&ann));
-    wait_until("a class", PATIENCE, || online.lines("ceil 20mbit").len() == 2);
+    wait_until("a class", PATIENCE, || online.lines("ceil 20000000bit").len() == 2);
     eprintln!("a session had its class {:?} after its Start", began.elapsed());
     let both = online.running();
 
@@ -167,7 +167,7 @@ fn a_session_has_a_class_and_a_coa_changes_its_rate() {
     let before = sent();
     online.accepted("3799", "coa", "User-Name = \"ann\"\nMikrotik-Rate-Limit = \"1M/8M\"\n");
     wait_until("another rate", PATIENCE, || {
-        online.lines("ceil 8mbit").len() == 1 && online.lines("ceil 1mbit").len() == 1
+        online.lines("ceil 8000000bit").len() == 1 && online.lines("ceil 1000000bit").len() == 1
     });
     let after = online.running();
     let changed: Vec<&str> = after.lines().filter(|line| !both.contains(line)).collect();
@@ -190,7 +190,7 @@ fn a_session_has_a_class_and_a_coa_changes_its_rate() {
     // A Stop takes the address, and leaves the class.
     online.accepted("1813", "acct", &format!("Acct-Status-Type = Stop\n{ann}"));
     wait_until("no filter", PATIENCE, || online.lines(&format!("dst_ip {SERVER_IP}")).is_empty());
-    assert_eq!(online.lines("ceil 8mbit").len(), 1);
+    assert_eq!(online.lines("ceil 8000000bit").len(), 1);
     assert!(sent() >= before);
     assert_eq!(show(&bed)["conservation"]["unaccounted"], 0);
     load.stop().unwrap();

@@ -111,7 +111,7 @@ fn said() -> impl Strategy<Value = Said> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn a_subscriber_has_what_both_say(

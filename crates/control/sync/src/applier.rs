@@ -207,9 +207,11 @@ impl Applier {
         match &done {
             Ok((how, ..)) => store.finish(how)?,
             // What runs is as it was.
-            Err(
-                ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. },
-            ) if begun.before.is_some() => store.give_up()?,
+            Err(ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. })
+                if begun.before.is_some() =>
+            {
+                store.give_up()?
+            }
             // What runs is not known, or not in the files: the next one reads it, and writes them.
             Err(_) => {}
         }
