@@ -219,7 +219,7 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "s                 sort by the next column; after the last, the instance's order",
         "r                 reverse the order",
         "f                 all rows as one list, the most first; again: the tree",
-        "b, or 3 again     both directions of a class in one row; again: a tree for each port",
+        "b, or 3 again     both directions of a class in a row; again: the trees of ports",
         "- +, Left Right   hide what is below a row, and show it",
         "/                 show only rows that contain a text; Enter keeps, Esc clears it",
         "p, Space          pause; the first rates after that are means over the pause",
@@ -229,7 +229,7 @@ pub(crate) fn help() -> Vec<Line<'static>> {
         "k M G: thousands, millions, billions. bit/s: Sent Recvd Arrvd Rate Ceil Thresh.",
         "Share: of what the port sent. Used: of the ceiling. Backlog: packets queued.",
         "Lent, Borr: packets sent within a class's own rate, and at borrowed rates.",
-        "Bars: the rate of a port, relative to its limit; of a row, to the largest shown.",
+        "Bars: the rate of a port against its limit; of a row against the largest shown.",
         "any key goes back",
     ]
     .into_iter()
