@@ -2,6 +2,8 @@
 
 pub mod apply;
 pub mod common;
+pub mod leases;
 pub mod libreqos;
 pub mod manual;
+pub mod radius;
 pub mod show;

@@ -10,6 +10,9 @@
 //! | [`source`] | what a source gives |
 //! | [`libreqos`] | the files of LibreQoS |
 //! | [`applier`] | from the store to the instance |
+//! | [`online`] | what commands do that run on |
+//! | [`radius`] | RADIUS sessions |
+//! | [`leases`] | DHCP leases |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
 //! *Principles.* All or nothing: a batch that the instance refuses in the middle is undone, and the
@@ -20,9 +23,13 @@
 //! kinds stay as they are.
 
 pub mod applier;
+pub mod leases;
 pub mod libreqos;
+pub mod online;
+pub mod radius;
 mod running;
 pub mod source;
 
 pub use applier::{Applied, Applier, ApplyError, Settings};
+pub use online::Online;
 pub use source::{Gathered, Source};

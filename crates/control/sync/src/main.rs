@@ -24,6 +24,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Libreqos(commands::libreqos::Libreqos),
+    Radius(commands::radius::Radius),
+    Leases(commands::leases::Leases),
     Apply(commands::apply::Apply),
     Show(commands::show::Show),
     #[command(hide = true)]
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         .init();
     let result = match Cli::parse().command {
         Command::Libreqos(it) => it.execute(),
+        Command::Radius(it) => it.execute(),
+        Command::Leases(it) => it.execute(),
         Command::Apply(it) => it.execute(),
         Command::Show(it) => it.execute(),
         Command::Manual(it) => {
