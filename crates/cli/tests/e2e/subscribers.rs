@@ -1,13 +1,15 @@
 //! A directory of subscribers beside a running instance: `narrows sync`.
 
-use crate::setup::{NARROWS, Scratch, complaint, flood, narrows, run, show, turn_to_count, wait_for};
+use crate::setup::{
+    NARROWS, Scratch, complaint, flood, narrows, run, show, turn_to_count, wait_for,
+};
 use narrows_testbed::bed::SERVER_IP;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const COLUMNS: &str = "Circuit ID,Circuit Name,Parent Node,IPv4,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,sqm\n";
 
@@ -145,7 +147,10 @@ fn a_sync_changes_what_differs_and_nothing_else() {
     let output = provider.sync(&[(5, 5), (7, 5)], &[]);
     assert_eq!(output.status.code(), Some(1));
     let said = complaint(&output);
-    assert!(said.contains("2 of the 4 subscribers") && said.contains("--max-removed 50%"), "{said}");
+    assert!(
+        said.contains("2 of the 4 subscribers") && said.contains("--max-removed 50%"),
+        "{said}"
+    );
     assert_eq!(provider.running(), before);
 
     // A changed plan touches its class, and its queue and counters go on.
@@ -174,9 +179,10 @@ fn a_sync_changes_what_differs_and_nothing_else() {
     assert_eq!(provider.running(), provider.filed());
 
     // What somebody has changed by hand is noticed when a command fails, and made good.
-    let meddle = format!("filter del dev port-b parent 1: protocol ip pref 1 handle 0x{:x} flower", {
-        u32::from_be_bytes([10, 0, 0, 8])
-    });
+    let meddle =
+        format!("filter del dev port-b parent 1: protocol ip pref 1 handle 0x{:x} flower", {
+            u32::from_be_bytes([10, 0, 0, 8])
+        });
     instance.tc(&meddle).unwrap();
     instance.tc(&format!("qdisc del dev port-b parent {}", provider.class(8))).unwrap();
     instance.tc(&format!("class del dev port-b classid {}", provider.class(8))).unwrap();
@@ -231,5 +237,4 @@ fn a_sync_that_the_instance_refuses_changes_nothing_that_runs() {
     let output = narrows(&bed, &["sync", "apply", "--store", &store]);
     let said = complaint(&output);
     assert!(said.contains("port-b has the qdisc pfifo") && !output.status.success(), "{said}");
-    assert!(Command::new("kill").arg(instance.id().to_string()).status().unwrap().success());
 }

@@ -1,4 +1,5 @@
 //! What a changed plan costs with many subscribers, without the instance: `cost [SUBSCRIBERS]`.
+//! Prints elapsed time and processor time: on a busy machine only the second says something.
 //!
 //! `cargo run --release -p narrows-store --example cost -- 100000`
 
@@ -29,6 +30,13 @@ fn directory(subscribers: u32) -> Directory {
     directory
 }
 
+/// How long this process has run on a processor: proc_pid_schedstat(5), in nanoseconds.
+fn processor_ms() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|it| it.parse::<f64>().ok());
+    nanos.unwrap_or(f64::NAN) / 1e6
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let subscribers = std::env::args().nth(1).map_or(Ok(100_000), |it| it.parse())?;
     let folder = std::env::temp_dir().join(format!("nrw-cost-{}", std::process::id()));
@@ -36,10 +44,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut store = Store::open(&file)?;
     let mut all = directory(subscribers);
     let ports = Ports { internet: "eth1".to_owned(), subscribers: "eth2".to_owned() };
-    let mut last = Instant::now();
+    let mut last = (Instant::now(), processor_ms());
     let mut say = |what: &str| {
-        println!("{:8.1} ms  {what}", last.elapsed().as_secs_f64() * 1e3);
-        last = Instant::now();
+        let ms = last.0.elapsed().as_secs_f64() * 1e3;
+        println!("{ms:8.1} ms {:8.1} ms of a processor  {what}", processor_ms() - last.1);
+        last = (Instant::now(), processor_ms());
     };
     say("");
     store.replace("csv", &all, Guard::NONE)?;
