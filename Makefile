@@ -8,7 +8,7 @@ NARROWS := target/release/narrows
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
             iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables \
-            nginx wrk containernetworking-plugins nats-server
+            nginx wrk containernetworking-plugins nats-server freeradius-utils kea-dhcp4-server
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -59,7 +59,7 @@ help:
 	@echo "make deps           install the Debian packages that are missing; ARCH=arm64 also those that build for ARM"
 
 # Packages with which a service comes that nobody asked for, and its name.
-SERVICES := bird2:bird nginx:nginx nats-server:nats-server
+SERVICES := bird2:bird nginx:nginx nats-server:nats-server kea-dhcp4-server:kea-dhcp4-server
 
 # Installs only what is missing, and says what. A service that comes with it is stopped, and not started
 # again. One that was here before stays as it is.

@@ -1,5 +1,6 @@
 //! Changes: what they concern, whether they are sound, and how they are written.
 
+use crate::added;
 use crate::cache::Cache;
 use crate::{StoreError, set_state};
 use narrows_directory::{
@@ -107,7 +108,14 @@ impl Edit {
     }
 
     /// The changes, if they concern nothing of another source and the result is sound.
-    pub(crate) fn checked(self, cache: &Cache, source: &str) -> Result<Checked, StoreError> {
+    pub(crate) fn checked(mut self, cache: &Cache, source: &str) -> Result<Checked, StoreError> {
+        for (identity, next) in &mut self.subscribers {
+            if let Some((next, present)) =
+                next.as_mut().zip(cache.directory.subscribers.get(identity))
+            {
+                added::carry(present, next);
+            }
+        }
         let mut conflicts = Vec::new();
         let mut conflict = |what: String| conflicts.push(what);
         for (kind, identity, owner) in self.owners(cache) {

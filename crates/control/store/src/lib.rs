@@ -17,11 +17,13 @@
 //!
 //! *Non-goals.* History of rates and delays; who may write what.
 
+mod added;
 mod cache;
 mod edit;
 mod error;
 mod schema;
 
+pub use added::added_addresses;
 pub use edit::{Edit, Guard};
 pub use error::StoreError;
 #[doc(no_inline)]

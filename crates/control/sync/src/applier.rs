@@ -10,7 +10,7 @@
 use crate::running;
 use narrows_control::{Answer, BATCH_MAX, Client, ControlError, Request};
 use narrows_directory::{
-    Command, Directory, Draft, Form, Numbers, Options, Ports, Report, compile,
+    Command, Compiled, Directory, Draft, Form, Numbers, Options, Ports, Report, compile,
 };
 use narrows_store::{Begun, Store, StoreError};
 use narrows_tc::Lock;
@@ -160,12 +160,14 @@ pub struct Applier {
     settings: Settings,
     /// What was compiled last, of which revision.
     last: Option<(u64, Form)>,
+    /// The files may be older than what runs.
+    has_old_files: bool,
 }
 
 impl Applier {
     /// One that applies with `settings`.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, last: None }
+        Self { settings, last: None, has_old_files: false }
     }
 
     /// Its settings.
@@ -180,16 +182,36 @@ impl Applier {
     /// If the store or a file cannot be used, or the instance refuses. Then what runs is as it was,
     /// unless [`ApplyError::Half`] says otherwise.
     pub fn apply(&mut self, store: &mut Store) -> Result<Applied, ApplyError> {
+        self.apply_to(store, true)
+    }
+
+    /// The same without the files, which the next [`apply`](Self::apply) writes: those of many
+    /// subscribers take longer than a change of one, and sessions come and go all the time.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn apply_without_files(&mut self, store: &mut Store) -> Result<Applied, ApplyError> {
+        self.apply_to(store, false)
+    }
+
+    /// The files count as older than what runs, as after a run that ended too early.
+    pub fn distrust_files(&mut self) {
+        self.has_old_files = true;
+    }
+
+    fn apply_to(&mut self, store: &mut Store, has_files: bool) -> Result<Applied, ApplyError> {
         let _lock = lock(store.path())?;
         let start = Instant::now();
         let begun = store.begin()?;
-        let done = self.applied(store, &begun, start);
+        let done = self.applied(store, &begun, start, has_files);
         match &done {
             Ok((how, ..)) => store.finish(how)?,
             // What runs is as it was.
-            Err(
-                ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. },
-            ) if begun.before.is_some() => store.give_up()?,
+            Err(ApplyError::Refused { .. } | ApplyError::Foreign(_) | ApplyError::Ports { .. })
+                if begun.before.is_some() =>
+            {
+                store.give_up()?
+            }
             // What runs is not known, or not in the files: the next one reads it, and writes them.
             Err(_) => {}
         }
@@ -203,11 +225,12 @@ impl Applier {
         store: &mut Store,
         begun: &Begun,
         start: Instant,
+        has_files: bool,
     ) -> Result<(String, Form, Applied), ApplyError> {
         let numbers = store.numbers()?.clone();
         let directory = store.directory()?;
-        let compiled = compile(directory, &self.options(&self.settings, &numbers));
-        let next = Form::of(&compiled);
+        let options = self.options(&self.settings, &numbers);
+        let (next, report) = Form::compile(directory, &options);
         let Ports { internet, subscribers } = &self.settings.ports.clone();
         let client = match Client::find(Some(subscribers)) {
             Ok(mut found) => Some(found.swap_remove(0)),
@@ -218,7 +241,7 @@ impl Applier {
             commands: None,
             took: Duration::ZERO,
             files: Vec::new(),
-            report: compiled.report.clone(),
+            report,
             warnings: String::new(),
         };
         let mut started = None;
@@ -240,23 +263,39 @@ impl Applier {
             let how: Option<How> = serde_json::from_str(&before.how).ok();
             how.is_some_and(|how| how.policy == self.settings.policy)
         });
-        let is_kept = |path: &PathBuf| is_known && applied.commands == Some(0) && path.exists();
-        if let Some(path) = self.settings.policy.as_ref().filter(|path| !is_kept(path)) {
-            let mut draft = Draft::default();
-            draft.comment("Written by narrows-sync: changes to it are lost with the next sync.");
-            compiled.write(&mut draft);
-            write(path, &draft.finish().0, &mut applied.files)?;
-        }
-        // A name may change without a command.
-        if let Some(path) = &self.settings.names {
-            let names = compiled.names();
-            if std::fs::read(path).ok().is_none_or(|present| present != names.as_bytes()) {
-                write(path, &names, &mut applied.files)?;
-            }
+        self.has_old_files |= !is_known || applied.commands != Some(0);
+        if has_files {
+            self.write_files(&compile(directory, &options), &mut applied.files)?;
+            self.has_old_files = false;
         }
         let how = How::new(&self.settings, started);
         let how = serde_json::to_string(&how).unwrap_or_default();
         Ok((how, next, applied))
+    }
+
+    /// Writes the files that are not as they should be.
+    fn write_files(&self, compiled: &Compiled, files: &mut Vec<PathBuf>) -> Result<(), ApplyError> {
+        let is_other = |path: &Path, text: &str| {
+            std::fs::read(path).ok().is_none_or(|present| present != text.as_bytes())
+        };
+        let policy = self.settings.policy.as_ref();
+        if let Some(path) = policy.filter(|path| self.has_old_files || !path.exists()) {
+            let mut draft = Draft::default();
+            draft.comment("Written by narrows-sync: changes to it are lost with the next sync.");
+            compiled.write(&mut draft);
+            let text = draft.finish().0;
+            if is_other(path, &text) {
+                write(path, &text, files)?;
+            }
+        }
+        // A name may change without a command.
+        if let Some(path) = &self.settings.names {
+            let names = compiled.names();
+            if is_other(path, &names) {
+                write(path, &names, files)?;
+            }
+        }
+        Ok(())
     }
 
     /// What runs, if it is known without asking.
@@ -279,7 +318,7 @@ impl Applier {
         {
             return Some(form);
         }
-        Some(Form::of(&compile(&before.directory(now), &self.options(&settings, numbers))))
+        Some(Form::compile(&before.directory(now), &self.options(&settings, numbers)).0)
     }
 
     fn options(&self, settings: &Settings, numbers: &Numbers) -> Options {

@@ -11,6 +11,9 @@
 //! | [`libreqos`] | the files of LibreQoS |
 //! | `mapped` | tables, documents and APIs with a mapping file |
 //! | [`applier`] | from the store to the instance |
+//! | [`online`] | what commands do that run on |
+//! | [`radius`] | RADIUS sessions |
+//! | [`leases`] | DHCP leases |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
 //! *Principles.* All or nothing: a batch that the instance refuses in the middle is undone, and the
@@ -21,11 +24,15 @@
 //! kinds stay as they are.
 
 pub mod applier;
+pub mod leases;
 pub mod libreqos;
 #[cfg(feature = "mapped")]
 pub mod mapped;
+pub mod online;
+pub mod radius;
 mod running;
 pub mod source;
 
 pub use applier::{Applied, Applier, ApplyError, Settings};
+pub use online::Online;
 pub use source::{Gathered, Source};

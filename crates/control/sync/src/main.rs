@@ -28,6 +28,8 @@ enum Command {
     Json(commands::json::Json),
     Http(commands::http::Http),
     Netbox(commands::netbox::Netbox),
+    Radius(commands::radius::Radius),
+    Leases(commands::leases::Leases),
     Apply(commands::apply::Apply),
     Show(commands::show::Show),
     #[command(hide = true)]
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         Command::Json(it) => it.execute(),
         Command::Http(it) => it.execute(),
         Command::Netbox(it) => it.execute(),
+        Command::Radius(it) => it.execute(),
+        Command::Leases(it) => it.execute(),
         Command::Apply(it) => it.execute(),
         Command::Show(it) => it.execute(),
         Command::Manual(it) => {
