@@ -5,9 +5,10 @@
 //! below it. Both ports get the same tree: one filters downloads by destination address, the other
 //! uploads by source address.
 
-use crate::numbers::{of_site, of_subscriber};
+use crate::form::ClassOf;
+use crate::numbers::{SITE, SUBSCRIBER};
 use crate::tree::{SiteAt, SubscriberAt};
-use crate::{Directory, Draft, Numbers, Prefix, Queueing, Report, Tree};
+use crate::{Directory, Draft, Form, Numbers, Prefix, Queueing, Report, Site, Subscriber, Tree};
 use narrows_units::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -37,19 +38,12 @@ pub struct Options {
 pub struct Row {
     /// Its identity.
     pub identity: String,
-    /// What a note calls it: `line 7, circuit 12`. If empty, its comment.
+    /// What a note calls it: `line 7, circuit 12`.
     pub place: String,
     /// The comment above its class.
     pub comment: String,
     /// Its name in the file of names.
     pub name: String,
-}
-
-impl Row {
-    /// What a note calls it.
-    pub(crate) fn place(&self) -> &str {
-        if self.place.is_empty() { &self.comment } else { &self.place }
-    }
 }
 
 /// The order in which a source has its sites and subscribers.
@@ -92,90 +86,153 @@ pub struct Entry {
 /// Compiles `directory`, in the order of identities. A site whose parent is not there, or that is
 /// its own ancestor, goes to the top: [`Directory::check`] finds these.
 pub fn compile(directory: &Directory, options: &Options) -> Compiled {
-    let sites = from_above(directory).into_iter().map(|identity| {
-        let name = name(&directory.sites[identity].name, identity);
-        let comment = format!("site {name}");
-        Row {
-            identity: identity.to_owned(),
-            place: name.to_owned(),
-            comment,
-            name: name.to_owned(),
-        }
-    });
-    let subscribers = directory.subscribers.iter().map(|(identity, subscriber)| {
-        let comment = format!("subscriber {identity} {}", subscriber.name);
-        let name = name(&subscriber.name, identity).to_owned();
-        Row { identity: identity.clone(), place: String::new(), comment, name }
-    });
-    let rows = Rows { sites: sites.collect(), subscribers: subscribers.collect() };
     let mut draft = Draft::default();
-    let mut compiled = compile_rows(directory, rows, options, &mut draft);
-    compiled.report = draft.finish().2;
-    compiled
+    let outline = Outline::of_all(directory, options, &mut draft);
+    let report = draft.finish().2;
+    outline.compiled(report, |of| match of {
+        Of::Site(identity, site) => {
+            let name = name(&site.name, identity);
+            (format!("site {name}"), name.to_owned())
+        }
+        Of::Subscriber(identity, subscriber) => (
+            format!("subscriber {identity} {}", subscriber.name),
+            name(&subscriber.name, identity).to_owned(),
+        ),
+    })
 }
 
 /// Compiles what is in `rows`, in their order, and notes in `draft` what the operator should know.
 /// A row whose identity is not in the directory is passed over.
 pub fn compile_rows(
     directory: &Directory,
-    rows: Rows,
+    rows: &Rows,
     options: &Options,
     draft: &mut Draft,
 ) -> Compiled {
-    let Rows { sites: site_rows, subscribers: subscriber_rows } = rows;
-    let mut keys: Vec<String> = site_rows.iter().map(|row| of_site(&row.identity)).collect();
-    keys.extend(subscriber_rows.iter().map(|row| of_subscriber(&row.identity)));
-    let numbers = options.numbers.assign(&keys);
-    drop(keys);
+    let sites: Vec<&str> = rows.sites.iter().map(|row| &*row.identity).collect();
+    let subscribers = rows.subscribers.iter().map(|row| &*row.identity);
+    let by_identity = |rows: &'_ [Row]| -> HashMap<String, Row> {
+        rows.iter().map(|row| (row.identity.clone(), row.clone())).collect()
+    };
+    let [site_rows, subscriber_rows] = [&rows.sites, &rows.subscribers].map(|it| by_identity(it));
+    let row = |of: Of<'_>| match of {
+        Of::Site(identity, _) => &site_rows[identity],
+        Of::Subscriber(identity, _) => &subscriber_rows[identity],
+    };
+    let place = |of: Of<'_>| row(of).place.clone();
+    let outline = Outline::of(directory, &sites, subscribers, options, &place, draft);
+    outline.compiled(Report::default(), |of| {
+        let Row { comment, name, .. } = row(of);
+        (comment.clone(), name.clone())
+    })
+}
 
-    let mut index: HashMap<&str, usize> = HashMap::with_capacity(site_rows.len());
-    let mut sites: Vec<SiteAt<'_>> = Vec::with_capacity(site_rows.len());
-    let mut taken: Vec<(&Row, u32, Option<usize>)> = Vec::new();
-    for (row, &minor) in site_rows.iter().zip(&numbers) {
-        let Some(site) = directory.sites.get(&row.identity) else { continue };
-        let parent = site.parent.as_ref().and_then(|parent| index.get(parent.as_str()).copied());
-        index.insert(&row.identity, sites.len());
-        taken.push((row, minor, parent));
-        sites.push(SiteAt { site, parent, place: &row.place });
+impl Form {
+    /// The trees of what `directory` compiles into, and what the operator should know. As
+    /// [`Form::of`] of [`compile`], and several times as fast: without the words of a policy.
+    pub fn compile(directory: &Directory, options: &Options) -> (Self, Report) {
+        let mut draft = Draft::default();
+        let outline = Outline::of_all(directory, options, &mut draft);
+        (Self::of_classes(&outline.trees, outline.classes()), draft.finish().2)
     }
-    let found =
-        subscriber_rows.iter().zip(&numbers[site_rows.len()..]).filter_map(|(row, minor)| {
-            let subscriber = directory.subscribers.get(&row.identity)?;
-            let site = subscriber.site.as_ref().and_then(|site| index.get(site.as_str()).copied());
-            Some((row, *minor, subscriber, site))
-        });
-    let found: Vec<_> = found.collect();
-    let subscribers: Vec<SubscriberAt<'_>> = found
-        .iter()
-        .map(|(row, _, subscriber, site)| SubscriberAt { subscriber, site: *site, row })
-        .collect();
-    let devs = [&options.ports.subscribers, &options.ports.internet];
-    let trees = [0, 1].map(|direction| {
-        let uplink = options.uplink[direction];
-        Tree::grow(devs[direction], &sites, &subscribers, direction, uplink, draft)
-    });
+}
 
-    let above = |parent: Option<usize>| parent.map_or(crate::ROOT, |parent| taken[parent].1);
-    let mut entries: Vec<Entry> = taken
-        .iter()
-        .map(|(row, minor, parent)| Entry {
-            comment: row.comment.clone(),
-            name: row.name.clone(),
-            minor: *minor,
-            parent: above(*parent),
+/// One that gets a class.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'a> {
+    Site(&'a str, &'a Site),
+    Subscriber(&'a str, &'a Subscriber),
+}
+
+/// What has a class, in order, and the rates.
+struct Outline<'a> {
+    /// Each after its parent.
+    sites: Vec<SiteAt<'a>>,
+    subscribers: Vec<SubscriberAt<'a>>,
+    trees: [Tree; 2],
+}
+
+impl<'a> Outline<'a> {
+    fn of_all(directory: &'a Directory, options: &Options, draft: &mut Draft) -> Self {
+        let sites = from_above(directory);
+        let subscribers = directory.subscribers.keys().map(String::as_str);
+        let place = |of: Of<'_>| match of {
+            Of::Site(identity, site) => name(&site.name, identity).to_owned(),
+            Of::Subscriber(identity, it) => {
+                format!("subscriber {}", crate::changes::named(identity, &it.name))
+            }
+        };
+        Self::of(directory, &sites, subscribers, options, &place, draft)
+    }
+
+    /// `place` says what a note calls one.
+    fn of<'b>(
+        directory: &'a Directory,
+        sites: &[&str],
+        subscribers: impl Iterator<Item = &'b str> + Clone,
+        options: &Options,
+        place: &dyn Fn(Of<'_>) -> String,
+        draft: &mut Draft,
+    ) -> Self {
+        let keys = sites.iter().map(|site| (SITE, *site));
+        let numbers =
+            options.numbers.of_keys(keys.chain(subscribers.clone().map(|it| (SUBSCRIBER, it))));
+        let mut index: HashMap<&str, usize> = HashMap::with_capacity(sites.len());
+        let mut found_sites: Vec<SiteAt<'_>> = Vec::with_capacity(sites.len());
+        for (identity, &minor) in sites.iter().zip(&numbers) {
+            let Some((identity, site)) = directory.sites.get_key_value(*identity) else { continue };
+            let parent = site.parent.as_ref().and_then(|it| index.get(it.as_str()).copied());
+            index.insert(identity, found_sites.len());
+            found_sites.push(SiteAt { identity, site, parent, minor });
+        }
+        let found = subscribers.zip(&numbers[sites.len()..]).filter_map(|(identity, minor)| {
+            let (identity, subscriber) = directory.subscribers.get_key_value(identity)?;
+            let site = subscriber.site.as_ref().and_then(|it| index.get(it.as_str()).copied());
+            Some(SubscriberAt { identity, subscriber, site, minor: *minor })
+        });
+        let subscribers: Vec<SubscriberAt<'_>> = found.collect();
+        let devs = [&options.ports.subscribers, &options.ports.internet];
+        let trees = [0, 1].map(|direction| {
+            let uplink = options.uplink[direction];
+            Tree::grow(devs[direction], &found_sites, &subscribers, direction, uplink, place, draft)
+        });
+        Self { sites: found_sites, subscribers, trees }
+    }
+
+    /// The number of the site with that index, or of the uplink.
+    fn above(&self, site: Option<usize>) -> u32 {
+        site.map_or(crate::ROOT, |site| self.sites[site].minor)
+    }
+
+    /// What has a class, in the order of the trees.
+    fn classes(&self) -> impl Iterator<Item = ClassOf<'a>> + Clone + '_ {
+        let sites = self.sites.iter().map(|at| ClassOf {
+            minor: at.minor,
+            parent: self.above(at.parent),
             queueing: None,
-            addresses: Vec::new(),
-        })
-        .collect();
-    entries.extend(found.iter().map(|(row, minor, subscriber, site)| Entry {
-        comment: row.comment.clone(),
-        name: row.name.clone(),
-        minor: *minor,
-        parent: above(*site),
-        queueing: Some(subscriber.plan.queueing),
-        addresses: subscriber.addresses.clone(),
-    }));
-    Compiled { trees, entries, report: Report::default() }
+            addresses: &[],
+        });
+        sites.chain(self.subscribers.iter().map(|at| ClassOf {
+            minor: at.minor,
+            parent: self.above(at.site),
+            queueing: Some(at.subscriber.plan.queueing),
+            addresses: &at.subscriber.addresses,
+        }))
+    }
+
+    /// With the comment and the name that `words` gives for each.
+    fn compiled(self, report: Report, words: impl Fn(Of<'_>) -> (String, String)) -> Compiled {
+        let sites = self.sites.iter().map(|at| Of::Site(at.identity, at.site));
+        let subscribers = self.subscribers.iter();
+        let all = sites.chain(subscribers.map(|at| Of::Subscriber(at.identity, at.subscriber)));
+        let entries = all.zip(self.classes()).map(|(of, class)| {
+            let (comment, name) = words(of);
+            let ClassOf { minor, parent, queueing, addresses } = class;
+            Entry { comment, name, minor, parent, queueing, addresses: addresses.to_vec() }
+        });
+        let entries = entries.collect();
+        Compiled { trees: self.trees, entries, report }
+    }
 }
 
 fn name<'a>(name: &'a str, identity: &'a str) -> &'a str {

@@ -9,7 +9,7 @@
 //! that length.
 
 use crate::write::protocol;
-use crate::{Compiled, DEFAULT, Entry, Place, Prefix, Queueing, ROOT, Tree, rate_words};
+use crate::{Compiled, DEFAULT, Place, Prefix, Queueing, ROOT, Tree, rate_words};
 use narrows_units::Rate;
 use std::net::IpAddr;
 
@@ -93,6 +93,16 @@ impl From<Queueing> for Leaf {
     }
 }
 
+/// A site or subscriber, as far as its class is concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct ClassOf<'a> {
+    pub(crate) minor: u32,
+    pub(crate) parent: u32,
+    /// None for a site.
+    pub(crate) queueing: Option<[Queueing; 2]>,
+    pub(crate) addresses: &'a [Prefix],
+}
+
 /// A filter for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterForm {
@@ -117,9 +127,8 @@ impl FilterForm {
         }
     }
 
-    /// The filters of a class, one for each of its addresses.
-    pub(crate) fn of(entry: &Entry) -> impl Iterator<Item = Self> {
-        let Entry { minor, addresses, .. } = entry;
+    /// The filters of the class `minor`, one for each of its `addresses`.
+    pub(crate) fn of(minor: u32, addresses: &[Prefix]) -> impl Iterator<Item = Self> {
         // By length.
         let mut before = [0_usize; 129];
         addresses.iter().map(move |address| {
@@ -131,10 +140,10 @@ impl FilterForm {
                     let place = before[usize::from(address.bits.min(128))];
                     before[usize::from(address.bits.min(128))] += 1;
                     // The numbers of classes have 24 bits.
-                    *minor << 8 | place.min(SIX_MAX - 1) as u32
+                    minor << 8 | place.min(SIX_MAX - 1) as u32
                 }
             };
-            Self { pref, handle, address: *address, minor: *minor }
+            Self { pref, handle, address: *address, minor }
         })
     }
 
@@ -147,13 +156,23 @@ impl FilterForm {
 impl Form {
     /// The trees of what was compiled.
     pub fn of(compiled: &Compiled) -> Self {
-        let Compiled { trees, entries, .. } = compiled;
-        let filters = |entries: &[Entry]| {
-            let mut filters: Vec<FilterForm> = entries.iter().flat_map(FilterForm::of).collect();
-            filters.sort_unstable_by_key(|filter| (filter.pref, filter.handle));
-            filters
-        };
-        let filters = filters(entries);
+        let classes = compiled.entries.iter().map(|entry| ClassOf {
+            minor: entry.minor,
+            parent: entry.parent,
+            queueing: entry.queueing,
+            addresses: &entry.addresses,
+        });
+        Self::of_classes(&compiled.trees, classes)
+    }
+
+    /// The trees with these rates, of these classes.
+    pub(crate) fn of_classes<'a>(
+        trees: &[Tree; 2],
+        all: impl Iterator<Item = ClassOf<'a>> + Clone,
+    ) -> Self {
+        let filters = all.clone().flat_map(|of| FilterForm::of(of.minor, of.addresses));
+        let mut filters: Vec<FilterForm> = filters.collect();
+        filters.sort_unstable_by_key(|filter| (filter.pref, filter.handle));
         let port = |direction: usize| {
             let Tree { dev, whole, rest, places } = &trees[direction];
             let (whole, rest) = (*whole, *rest);
@@ -175,13 +194,13 @@ impl Form {
                     leaf: Leaf::Plain,
                 },
             ];
-            let own = entries.iter().zip(places).map(|(entry, Place { rate, ceil })| ClassForm {
-                minor: entry.minor,
-                parent: entry.parent,
+            let own = all.clone().zip(places).map(|(of, Place { rate, ceil })| ClassForm {
+                minor: of.minor,
+                parent: of.parent,
                 rate: *rate,
                 ceil: *ceil,
                 prio: 0,
-                leaf: entry.queueing.map_or(Leaf::None, |queueing| queueing[direction].into()),
+                leaf: of.queueing.map_or(Leaf::None, |queueing| queueing[direction].into()),
             });
             let mut classes: Vec<ClassForm> = fixed.into_iter().chain(own).collect();
             classes.sort_unstable_by_key(|class| class.minor);

@@ -30,14 +30,19 @@ pub struct NumbersError {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers(HashMap<String, u32>);
 
+/// What the key of a subscriber begins with.
+pub(crate) const SUBSCRIBER: &str = "circuit ";
+/// What the key of a site begins with.
+pub(crate) const SITE: &str = "node ";
+
 /// The key of a subscriber's number.
-pub(crate) fn of_subscriber(identity: &str) -> String {
-    format!("circuit {identity}")
+fn of_subscriber(identity: &str) -> String {
+    format!("{SUBSCRIBER}{identity}")
 }
 
 /// The key of a site's number.
-pub(crate) fn of_site(identity: &str) -> String {
-    format!("node {identity}")
+fn of_site(identity: &str) -> String {
+    format!("{SITE}{identity}")
 }
 
 impl Numbers {
@@ -65,6 +70,32 @@ impl Numbers {
             sites.chain(subscribers).filter(|key| !self.0.contains_key(key)).collect();
         let numbers = self.assign(&keys);
         keys.into_iter().zip(numbers).collect()
+    }
+
+    /// The numbers of keys that are given as their beginning and their rest, and differ.
+    pub(crate) fn of_keys<'a>(
+        &self,
+        keys: impl Iterator<Item = (&'static str, &'a str)>,
+    ) -> Vec<u32> {
+        let (mut key, mut missing) = (String::new(), Vec::new());
+        let mut numbers: Vec<u32> = Vec::new();
+        for (kind, identity) in keys {
+            key.clear();
+            key.push_str(kind);
+            key.push_str(identity);
+            let number = self.0.get(&key).copied();
+            if number.is_none() {
+                missing.push((numbers.len(), key.clone()));
+            }
+            numbers.push(number.unwrap_or_default());
+        }
+        let (places, keys): (Vec<usize>, Vec<String>) = missing.into_iter().unzip();
+        if !keys.is_empty() {
+            for (place, number) in places.into_iter().zip(self.assign(&keys)) {
+                numbers[place] = number;
+            }
+        }
+        numbers
     }
 
     /// The numbers of what is in `rows`, old and new ones, and of nothing else.

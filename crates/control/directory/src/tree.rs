@@ -1,6 +1,7 @@
 //! The classes of one direction: their rates.
 
-use crate::{Draft, Row, Site, Subscriber};
+use crate::compile::Of;
+use crate::{Draft, Site, Subscriber};
 use narrows_units::Rate;
 
 /// The class of the uplink.
@@ -35,52 +36,57 @@ pub struct Tree {
 
 /// A site within the list of all.
 pub(crate) struct SiteAt<'a> {
+    pub(crate) identity: &'a str,
     pub(crate) site: &'a Site,
     /// The index of its parent, which is before it.
     pub(crate) parent: Option<usize>,
-    /// What a note calls it.
-    pub(crate) place: &'a str,
+    /// The number of its class.
+    pub(crate) minor: u32,
 }
 
 /// A subscriber within the list of all.
 pub(crate) struct SubscriberAt<'a> {
+    pub(crate) identity: &'a str,
     pub(crate) subscriber: &'a Subscriber,
     /// The index of its site.
     pub(crate) site: Option<usize>,
-    /// What says how a note calls it.
-    pub(crate) row: &'a Row,
+    /// The number of its class.
+    pub(crate) minor: u32,
 }
 
 impl Tree {
-    /// The rates of `sites` and `subscribers` in `direction` (0 is downstream).
+    /// The rates of `sites` and `subscribers` in `direction` (0 is downstream); `said` is what a note
+    /// calls one.
     pub(crate) fn grow(
         dev: &str,
         sites: &[SiteAt<'_>],
         subscribers: &[SubscriberAt<'_>],
         direction: usize,
         uplink: Option<Rate>,
+        said: &dyn Fn(Of<'_>) -> String,
         draft: &mut Draft,
     ) -> Self {
         let whole = uplink.unwrap_or_else(|| most_at_once(sites, subscribers, direction));
         let whole = whole.max(RATE_MIN);
         let mut places: Vec<Place> = Vec::with_capacity(sites.len() + subscribers.len());
-        for SiteAt { site, parent, place } in sites {
+        for SiteAt { identity, site, parent, .. } in sites {
             let limit = parent.map_or(whole, |parent| places[parent].ceil);
             let ceil = site.capacity[direction].unwrap_or(limit);
             if ceil > limit {
-                draft.report("a node has more bandwidth than its parent, whose counts", place);
+                let what = "a node has more bandwidth than its parent, whose counts";
+                draft.report(what, &said(Of::Site(identity, site)));
             }
             let ceil = ceil.clamp(RATE_MIN.min(limit), limit);
             places.push(Place { rate: Rate::default(), ceil });
         }
         // Assured rates add up from the leaves.
         let mut assured = vec![Rate::default(); sites.len()];
-        for SubscriberAt { subscriber, site, row } in subscribers {
+        for SubscriberAt { identity, subscriber, site, .. } in subscribers {
             let limit = site.map_or(whole, |site| places[site].ceil);
             let most = subscriber.plan.ceiling[direction];
             if most > limit {
                 let what = "a maximum is above the bandwidth of its node, which counts";
-                draft.report(what, row.place());
+                draft.report(what, &said(Of::Subscriber(identity, subscriber)));
             }
             let ceil = most.clamp(RATE_MIN.min(limit), limit);
             let rate = subscriber.plan.assured[direction].max(RATE_MIN).min(ceil);
@@ -94,7 +100,8 @@ impl Tree {
             if assured[index] > place.ceil {
                 let what =
                     "the minimums of a node's circuits are above its bandwidth, which counts";
-                draft.report(what, sites[index].place);
+                let SiteAt { identity, site, .. } = &sites[index];
+                draft.report(what, &said(Of::Site(identity, site)));
             }
             place.rate = assured[index].clamp(RATE_MIN.min(place.ceil), place.ceil);
             if let Some(parent) = sites[index].parent {

@@ -69,7 +69,7 @@ impl Compiled {
                         "qdisc add dev {dev} parent 1:{minor:x} handle {minor:x}: {qdisc}"
                     ));
                 }
-                for (filter, address) in FilterForm::of(entry).zip(addresses) {
+                for (filter, address) in FilterForm::of(*minor, addresses).zip(addresses) {
                     let FilterForm { pref, handle, .. } = filter;
                     let handle = match has_handles {
                         true => format!(" handle 0x{handle:x}"),

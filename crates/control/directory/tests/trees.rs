@@ -114,7 +114,11 @@ proptest! {
                 numbers.keep(key, number);
             }
         }
-        let form = |directory| Form::of(&compile(directory, &options(&numbers)));
+        let form = |directory| {
+            let form = Form::compile(directory, &options(&numbers)).0;
+            assert_eq!(form, Form::of(&compile(directory, &options(&numbers))));
+            form
+        };
         let commands = form(&one).towards(&form(&other));
         let [before, after] = [&one, &other].map(|it| policy(&text(it, &numbers)));
         let mut host = OfflineHost::new(before.clone());

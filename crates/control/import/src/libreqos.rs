@@ -62,7 +62,7 @@ pub fn import(
         numbers,
     };
     let summary = summary(&directory);
-    compile_rows(&directory, rows, &compiling, &mut draft).write_plain(&mut draft);
+    compile_rows(&directory, &rows, &compiling, &mut draft).write_plain(&mut draft);
     Ok(Imported { numbers: kept, ..Imported::of(draft, summary) })
 }
 

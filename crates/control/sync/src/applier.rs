@@ -229,8 +229,8 @@ impl Applier {
     ) -> Result<(String, Form, Applied), ApplyError> {
         let numbers = store.numbers()?.clone();
         let directory = store.directory()?;
-        let compiled = compile(directory, &self.options(&self.settings, &numbers));
-        let next = Form::of(&compiled);
+        let options = self.options(&self.settings, &numbers);
+        let (next, report) = Form::compile(directory, &options);
         let Ports { internet, subscribers } = &self.settings.ports.clone();
         let client = match Client::find(Some(subscribers)) {
             Ok(mut found) => Some(found.swap_remove(0)),
@@ -241,7 +241,7 @@ impl Applier {
             commands: None,
             took: Duration::ZERO,
             files: Vec::new(),
-            report: compiled.report.clone(),
+            report,
             warnings: String::new(),
         };
         let mut started = None;
@@ -265,7 +265,7 @@ impl Applier {
         });
         self.has_old_files |= !is_known || applied.commands != Some(0);
         if has_files {
-            self.write_files(&compiled, &mut applied.files)?;
+            self.write_files(&compile(directory, &options), &mut applied.files)?;
             self.has_old_files = false;
         }
         let how = How::new(&self.settings, started);
@@ -318,7 +318,7 @@ impl Applier {
         {
             return Some(form);
         }
-        Some(Form::of(&compile(&before.directory(now), &self.options(&settings, numbers))))
+        Some(Form::compile(&before.directory(now), &self.options(&settings, numbers)).0)
     }
 
     fn options(&self, settings: &Settings, numbers: &Numbers) -> Options {

@@ -189,7 +189,12 @@ fn one(value: &impl Serialize) -> Answer {
     Answer::of(StatusCode::OK, value)
 }
 
+/// The object in a body.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Answer> {
+    // serde would also take an array of the members, without their names.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Answer::error(StatusCode::BAD_REQUEST, "the body: it is no object"));
+    }
     serde_json::from_slice(body)
         .map_err(|error| Answer::error(StatusCode::BAD_REQUEST, &format!("the body: {error}")))
 }
