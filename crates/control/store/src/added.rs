@@ -24,7 +24,7 @@ fn addresses(list: &str) -> impl Iterator<Item = Prefix> {
 /// What was added to `present` stays in `next`, which its source says. An empty label takes it away.
 pub(crate) fn carry(present: &Subscriber, next: &mut Subscriber) {
     for (label, list) in present.labels.iter().filter(|(label, _)| label.starts_with(MARK)) {
-        if next.labels.get(label).is_none() {
+        if !next.labels.contains_key(label) {
             let own: BTreeSet<Prefix> = next.addresses.iter().copied().collect();
             // What the source says itself now is not added any more.
             put(next, label, addresses(list).filter(|address| !own.contains(address)).collect());
