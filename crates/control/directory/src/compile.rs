@@ -110,7 +110,10 @@ pub fn compile_rows(
     draft: &mut Draft,
 ) -> Compiled {
     let sites: Vec<&str> = rows.sites.iter().map(|row| &*row.identity).collect();
-    let subscribers = rows.subscribers.iter().map(|row| &*row.identity);
+    let subscribers = rows.subscribers.iter().filter_map(|row| {
+        let (identity, subscriber) = directory.subscribers.get_key_value(&row.identity)?;
+        Some((identity.as_str(), subscriber))
+    });
     let by_identity = |rows: &'_ [Row]| -> HashMap<String, Row> {
         rows.iter().map(|row| (row.identity.clone(), row.clone())).collect()
     };
@@ -155,7 +158,7 @@ struct Outline<'a> {
 impl<'a> Outline<'a> {
     fn of_all(directory: &'a Directory, options: &Options, draft: &mut Draft) -> Self {
         let sites = from_above(directory);
-        let subscribers = directory.subscribers.keys().map(String::as_str);
+        let subscribers = directory.subscribers.iter().map(|(it, one)| (it.as_str(), one));
         let place = |of: Of<'_>| match of {
             Of::Site(identity, site) => name(&site.name, identity).to_owned(),
             Of::Subscriber(identity, it) => {
@@ -166,17 +169,18 @@ impl<'a> Outline<'a> {
     }
 
     /// `place` says what a note calls one.
-    fn of<'b>(
+    fn of(
         directory: &'a Directory,
         sites: &[&str],
-        subscribers: impl Iterator<Item = &'b str> + Clone,
+        subscribers: impl Iterator<Item = (&'a str, &'a Subscriber)> + Clone,
         options: &Options,
         place: &dyn Fn(Of<'_>) -> String,
         draft: &mut Draft,
     ) -> Self {
         let keys = sites.iter().map(|site| (SITE, *site));
-        let numbers =
-            options.numbers.of_keys(keys.chain(subscribers.clone().map(|it| (SUBSCRIBER, it))));
+        let numbers = options
+            .numbers
+            .of_keys(keys.chain(subscribers.clone().map(|(it, _)| (SUBSCRIBER, it))));
         let mut index: HashMap<&str, usize> = HashMap::with_capacity(sites.len());
         let mut found_sites: Vec<SiteAt<'_>> = Vec::with_capacity(sites.len());
         for (identity, &minor) in sites.iter().zip(&numbers) {
@@ -185,11 +189,11 @@ impl<'a> Outline<'a> {
             index.insert(identity, found_sites.len());
             found_sites.push(SiteAt { identity, site, parent, minor });
         }
-        let found = subscribers.zip(&numbers[sites.len()..]).filter_map(|(identity, minor)| {
-            let (identity, subscriber) = directory.subscribers.get_key_value(identity)?;
-            let site = subscriber.site.as_ref().and_then(|it| index.get(it.as_str()).copied());
-            Some(SubscriberAt { identity, subscriber, site, minor: *minor })
-        });
+        let found =
+            subscribers.zip(&numbers[sites.len()..]).map(|((identity, subscriber), minor)| {
+                let site = subscriber.site.as_ref().and_then(|it| index.get(it.as_str()).copied());
+                SubscriberAt { identity, subscriber, site, minor: *minor }
+            });
         let subscribers: Vec<SubscriberAt<'_>> = found.collect();
         let devs = [&options.ports.subscribers, &options.ports.internet];
         let trees = [0, 1].map(|direction| {
