@@ -109,7 +109,7 @@ struct Worst {
 
 /// Export points, as CSV or to a database that takes Prometheus's remote-write.
 #[derive(Args)]
-#[group(id = "to", required = true, multiple = false, args = ["csv", "remote_write"])]
+#[group(id = "target", required = true, multiple = false, args = ["csv", "remote_write"])]
 struct Export {
     /// Only those whose kind or name contains it.
     #[arg(default_value = "")]

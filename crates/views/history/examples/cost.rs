@@ -52,7 +52,7 @@ impl Line {
             let middle = (numbers.below(24) + numbers.below(24)) / 2;
             self.counts[middle as usize].1 += bytes / 8000;
         }
-        if second % 3 == 0 {
+        if second.is_multiple_of(3) {
             let p50_us = 15_000 + numbers.below(20_000);
             self.window = Some(RoundTrip { min_us: 12_000, p50_us, p99_us: p50_us * 3 });
             let segments = 500 + numbers.below(900);

@@ -57,9 +57,9 @@ impl Block {
     /// The points, by place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Point)> + '_ {
         let mut busy = self.points.iter();
-        let places = (0..64u64).filter(|place| self.present >> place & 1 == 1);
+        let places = (0..64u64).filter(|place| (self.present >> place) & 1 == 1);
         places.map(move |place| {
-            let is_busy = self.busy >> place & 1 == 1;
+            let is_busy = (self.busy >> place) & 1 == 1;
             (
                 place,
                 if is_busy { busy.next().copied().unwrap_or_default() } else { Point::default() },
@@ -73,7 +73,7 @@ impl Block {
             return;
         }
         for (place, point) in earlier.iter() {
-            if self.present >> place & 1 == 0 {
+            if (self.present >> place) & 1 == 0 {
                 self.put(place, point);
             }
         }
@@ -83,7 +83,7 @@ impl Block {
     pub(crate) fn encode(&self, slot: u64) -> Vec<u8> {
         let as_slot = self.present == slot;
         let all_busy = self.busy == self.present;
-        let mut bytes = vec![u8::from(as_slot) * AS_SLOT | u8::from(all_busy) * ALL_BUSY];
+        let mut bytes = vec![(u8::from(as_slot) * AS_SLOT) | (u8::from(all_busy) * ALL_BUSY)];
         if !as_slot {
             bytes.extend_from_slice(&self.present.to_le_bytes());
         }

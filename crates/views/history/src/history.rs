@@ -174,9 +174,7 @@ impl State {
             return Vec::new();
         }
         for (key, id) in self.recorder.keys() {
-            if !self.keys.contains_key(&id) {
-                self.keys.insert(id, key.clone());
-            }
+            self.keys.entry(id).or_insert_with(|| key.clone());
         }
         let with_key =
             closed.into_iter().filter_map(|one| Some((self.keys.get(&one.series)?.clone(), one)));

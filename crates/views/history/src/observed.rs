@@ -21,11 +21,18 @@ pub fn observed(now: &Snapshot, change: &Change<'_>) -> Vec<(Key, Summary)> {
 
 /// Remembers which series each port and class has, so that no names are made for each snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Places(
-    HashMap<Place, HashMap<Box<str>, (Option<Box<str>>, bool, Option<SeriesId>)>>,
-);
+pub(crate) struct Places(HashMap<Box<str>, OfPort>);
 
-type Place = Box<str>;
+/// By handle; a port itself has none.
+type OfPort = HashMap<Box<str>, Place>;
+
+/// What made the key of a port or class, and its series.
+#[derive(Debug)]
+struct Place {
+    name: Option<Box<str>>,
+    has_classes: bool,
+    series: Option<SeriesId>,
+}
 
 impl Places {
     /// What was observed, with the series that `series` has for a key that is not yet remembered.
@@ -42,14 +49,19 @@ impl Places {
             let name = class.and_then(|class| class.name.as_deref());
             let known = self.0.get(port.name.as_str()).and_then(|port| port.get(handle));
             let id = match known {
-                Some((was, had, id)) if was.as_deref() == name && *had == has_classes => *id,
+                Some(place)
+                    if place.name.as_deref() == name && place.has_classes == has_classes =>
+                {
+                    place.series
+                }
                 _ => {
                     let id = series(match class {
                         None => Key::of_port(port),
                         Some(class) => Key::of_class(port, class, has_classes),
                     });
                     let port = self.0.entry(port.name.as_str().into()).or_default();
-                    port.insert(handle.into(), (name.map(Into::into), has_classes, id));
+                    let name = name.map(Into::into);
+                    port.insert(handle.into(), Place { name, has_classes, series: id });
                     id
                 }
             };

@@ -15,6 +15,8 @@ pub const SUBJECTS_MAX: usize = 1000;
 /// The last second that is asked for: far beyond the year 9999, and far from overflow.
 const TIME_MAX: u64 = 1 << 40;
 
+/// A resolution with fewer than one part in so many of the points that are wanted is too coarse.
+const FEW: u64 = 4;
 /// Of so many points of each series, at most, subjects are ranked: all series are read.
 const RANKED: u64 = 60;
 /// Of the time that is asked for, one part in so many may be missing, rather than all be coarser.
@@ -227,8 +229,8 @@ impl Reader<'_> {
     }
 
     /// The step, the time of the first point, and the points of a series in `range`: of the finest
-    /// resolution that goes back so far and has no more points. If the coarsest has more, several
-    /// of its points are merged into one.
+    /// resolution that goes back so far and has no more points. If that has far too few, or none has
+    /// so few, several points are merged into one.
     pub(crate) fn points(
         &self,
         id: SeriesId,
@@ -237,10 +239,11 @@ impl Reader<'_> {
         let most = range.points.clamp(1, POINTS_MAX) as u64;
         let from = range.from.min(TIME_MAX);
         let to = range.to.clamp(from, TIME_MAX);
-        let resolution = self.resolution(from, to, most)?;
+        let resolution = self.resolution(from, to, most, true)?;
         let step = resolution.step_s();
         // Of several points of the coarsest, in whole steps since 1970.
-        let many = (to.div_ceil(step) - from / step).div_ceil(most).max(1);
+        let count = to.div_ceil(step) - from / step;
+        let many = if count <= most + 1 { 1 } else { count.div_ceil(most) };
         let wide = step * many;
         let first = from / wide;
         let count = (to.div_ceil(wide) - first) as usize;
@@ -266,25 +269,36 @@ impl Reader<'_> {
     }
 
     /// The finest resolution that has points since `from`, or a little later, and no more than
-    /// `most` until `to`.
-    fn resolution(&self, from: u64, to: u64, most: u64) -> Result<Resolution, StoreError> {
+    /// `most` until `to`, and one where neither end is that of a point. If it has far fewer and
+    /// points `may_merge`, it is the next finer one.
+    fn resolution(
+        &self,
+        from: u64,
+        to: u64,
+        most: u64,
+        may_merge: bool,
+    ) -> Result<Resolution, StoreError> {
         let mut best = Resolution::Hour;
         // The one that goes back furthest, if none goes back to the beginning.
         let mut furthest = u64::MAX;
+        let mut finer = None;
         for resolution in Resolution::ALL {
             let count = to.div_ceil(resolution.step_s()) - from / resolution.step_s();
-            if count > most {
+            let Some(oldest) = self.oldest(resolution)? else { continue };
+            let goes_back = oldest <= from.saturating_add((to - from) / MISSING);
+            if count > most + 1 {
+                finer = goes_back.then_some(resolution).or(finer);
                 continue;
             }
-            let Some(oldest) = self.oldest(resolution)? else { continue };
-            if oldest <= from.saturating_add((to - from) / MISSING) {
-                return Ok(resolution);
+            if goes_back {
+                let is_coarse = may_merge && count * FEW < most;
+                return Ok(finer.filter(|_| is_coarse).unwrap_or(resolution));
             }
             if oldest.saturating_add(resolution.step_s()) < furthest {
                 (best, furthest) = (resolution, oldest);
             }
         }
-        Ok(best)
+        Ok(if furthest == u64::MAX { finer.unwrap_or(best) } else { best })
     }
 
     /// When a resolution begins.
@@ -327,7 +341,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Worst>, QueryError> {
         let from = range.from.min(TIME_MAX);
         let to = range.to.clamp(from, TIME_MAX);
-        let resolution = self.resolution(from, to, RANKED)?;
+        let resolution = self.resolution(from, to, RANKED, false)?;
         let (step, block) = (resolution.step_s(), resolution.block_s());
         let mut all: HashMap<SeriesId, Summary> = HashMap::new();
         let mut latest: Option<u64> = None;

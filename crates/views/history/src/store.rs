@@ -478,9 +478,9 @@ mod tests {
     fn slot(start: u64, present: u64, busy: u64) -> Slot {
         let block = |id: u32| {
             let mut block = Block::default();
-            for place in (0..60).filter(|place| present >> place & 1 == 1) {
+            for place in (0..60).filter(|place| (present >> place) & 1 == 1) {
                 let mut point = Point::default();
-                point.0[0] = u16::from(busy >> place & 1 == 1) * (id as u16 + 1);
+                point.0[0] = u16::from((busy >> place) & 1 == 1) * (id as u16 + 1);
                 block.put(place, point);
             }
             (SeriesId(id), block)

@@ -45,7 +45,7 @@ fn record(path: &Path) {
         let change = Change::between(&was, &now).unwrap();
         history.record(&now, &change, BEGIN + second);
         was = now;
-        if second % 60 == 0 {
+        if second.is_multiple_of(60) {
             println!("\nrecorded {second}");
             if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
                 return;
