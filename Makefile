@@ -18,7 +18,7 @@ CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools api-check unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools api-check unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb page-traffic
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -54,6 +54,7 @@ help:
 	@echo "make page           build the page of narrows serve from crates/views/serve/web, with esbuild, which it installs"
 	@echo "make page-check     whether the page in assets/ is what its sources give"
 	@echo "make page-tests     the page in Chromium: what it shows, and whether everybody can read it (WCAG AA)"
+	@echo "make page-traffic   the page of an instance with real traffic, beside tc -s (root)"
 	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb, narrows-fleet_*.deb and narrows-sync_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
@@ -411,9 +412,16 @@ page-check: $(PAGE_MODULES)
 
 # Half a minute on an idle machine, of which the checks for WCAG are most.
 page-tests: deps page-check
-	@$(CARGO) build --locked --profile test -p narrows-serve --example provider
+	@$(COMPILER) $(CARGO) build --locked --profile test -p narrows-serve --example provider
 	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
 	  node --test --test-reporter=spec tests/page.test.mjs
+
+# The same of a real instance, with traffic between network namespaces: what is drawn is what `tc -s` says.
+page-traffic: build page-check
+	@$(SUDO) ip netns add nrw-page-box
+	@$(SUDO) ip netns exec nrw-page-box env NARROWS="$(CURDIR)/$(NARROWS)" \
+	  node --test --test-reporter=spec $(PAGE)/tests/traffic.test.mjs; \
+	result=$$?; $(SUDO) ip netns del nrw-page-box; exit $$result
 
 # What is distributed: dist/package says how it is built. lintian's findings that are meant are in
 # dist/debian/lintian-overrides, each with its reason.

@@ -156,7 +156,7 @@ fn the_bill_of_materials_lists_exactly_the_linked_crates() {
     }
 
     let names: BTreeSet<String> = listed.iter().map(|it| text(it, "name")).collect();
-    for inside in ["narrows-dataplane", "narrows-qdisc", "libbpf-sys", "hyper", "uplot"] {
+    for inside in ["narrows-dataplane", "narrows-qdisc", "libbpf-sys", "hyper", "uplot", "preact"] {
         assert!(names.contains(inside), "{inside} is in the program");
     }
     for outside in ["narrows-testbed", "narrows-sim", "proptest", "syn", "libbpf-cargo"] {

@@ -209,6 +209,6 @@ fn services_and_servers_are_in_all_views() {
     let (_, snapshot) = get(&farm.bed, "/api/snapshot").unwrap();
     let snapshot: Value = serde_json::from_str(&snapshot).unwrap();
     assert_eq!(snapshot["snapshot"]["services"][0]["servers"][1]["health"], "down");
-    let (_, html) = get(&farm.bed, "/").unwrap();
-    assert!(html.contains("id=\"services\""));
+    let (_, script) = get(&farm.bed, "/page.js").unwrap();
+    assert!(script.contains("Balanced services"));
 }

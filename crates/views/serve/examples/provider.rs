@@ -6,6 +6,9 @@
 //!
 //! `… --example provider -- 2000 SOCKET` and `… --example provider -- SOCKET 127.0.0.1:9466`
 //!
+//! To look at the page of an instance that runs here, as `narrows serve` shows it, without building
+//! that: `… --example provider -- here 127.0.0.1:9466 [FILE WITH NAMES]`
+//!
 //! Each second every active subscriber sends and receives something else, and a few have long
 //! delays, drops or losses. It is the same in each run. While FILE exists, no instance answers.
 
@@ -18,6 +21,7 @@ use narrows_snapshot::{
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -292,21 +296,27 @@ fn be_instance(mut provider: Provider, socket: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn serve(
-    listen: &str,
-    ask: impl FnMut() -> Result<Snapshot, ControlError> + Send + 'static,
-) -> Result<(), Failure> {
-    let options = Options {
+fn options(listen: &str, names: Option<&str>) -> Result<Options, Failure> {
+    Ok(Options {
         listen: listen.parse()?,
         credentials: None,
         dev: None,
         downlink: None,
         interval: Duration::from_secs(1),
         classes_max: 500,
-        names: NamesFile::open(None)?,
-    };
-    narrows_serve::run_with(ask, options, |address| println!("http://{address}/"))?;
-    Ok(())
+        names: NamesFile::open(names.map(Path::new))?,
+    })
+}
+
+fn say(address: SocketAddr) {
+    println!("http://{address}/");
+}
+
+fn serve(
+    listen: &str,
+    ask: impl FnMut() -> Result<Snapshot, ControlError> + Send + 'static,
+) -> Result<(), Failure> {
+    Ok(narrows_serve::run_with(ask, options(listen, None)?, say)?)
 }
 
 fn main() -> Result<(), Failure> {
@@ -314,6 +324,10 @@ fn main() -> Result<(), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (subscribers, rest) = match words[..] {
         [] => (2_000, &[][..]),
+        ["here", listen, ref names @ ..] => {
+            let options = options(listen, names.first().copied())?;
+            return Ok(narrows_serve::run(options, say)?);
+        }
         [socket, listen] if socket.parse::<usize>().is_err() => {
             let client = Client::at(socket.into());
             return serve(listen, move || client.snapshot(true));

@@ -5,12 +5,13 @@ export const UNKNOWN = "–";
 
 const isKnown = (value: Figure): value is number => value !== null && value !== undefined && Number.isFinite(value);
 
-/** Three digits that matter, and no more than two decimals. */
+/** Three digits that matter, and no more than three decimals. */
 export function digits(value: Figure): string {
   if (!isKnown(value)) return UNKNOWN;
   if (value === 0) return "0";
   if (value >= 999.5) return count(Math.round(value));
-  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  if (value < 0.0005) return "<0.001";
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.00995 ? 2 : 3);
 }
 
 export function scaled(value: Figure, unit: string): string {

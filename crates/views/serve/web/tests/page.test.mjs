@@ -107,7 +107,7 @@ test("what a row shows is what the server says of it", async () => {
   await page.waitForFunction(async () => {
     const { rows: [row] } = await (await fetch("api/rows?search=Ann+1000")).json();
     const cells = [...document.querySelectorAll("tr[data-id='Ann 1000'] td")].map((cell) => cell.textContent);
-    const digits = (value) => (value === undefined ? "–" : value === 0 ? "0" : value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2));
+    const digits = (value) => (value === undefined ? "–" : value === 0 ? "0" : value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.00995 ? 2 : 3));
     const at = (side, figure, unit) => digits(side[figure] === undefined ? undefined : side[figure] / unit);
     return cells[1] === row.site && cells[2] === at(row.down, "rate", 1e6) && cells[3] === at(row.up, "rate", 1e6) && cells[6] === at(row.down, "delay", 1e3);
   });
