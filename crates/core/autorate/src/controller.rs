@@ -21,8 +21,8 @@ const BELOW: f64 = 0.96;
 /// How much less is set if the queue grows by a second a second: a rate that is computed from a
 /// steep rise, and so from few trips, is not exact.
 const LESS_IF_STEEP: f64 = 0.05;
-/// The part of a line's rate that drains its queue: the less, the sooner it is empty; never nothing,
-/// so that acknowledgements and calls pass.
+/// The part of a line's rate that drains its queue: the less, the sooner it is empty; never
+/// nothing, so that acknowledgements and calls pass.
 const DRAIN: f64 = 0.1;
 /// The longest drain. A longer queue needs another cut.
 const DRAIN_MOST: f64 = 1.0;
