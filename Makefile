@@ -272,8 +272,8 @@ fuzz-kept: deps
 	@CARGO="$(CARGO)" fuzz/run 0 $(FUZZ)
 
 # What explores: other inputs and other random cases each time. A failure says how to repeat it.
-explore: fuzz explore-properties explore-machine
-explore-short: package-compiles fuzz-short explore-properties explore-machine
+explore: fuzz explore-properties explore-machine api-check page-tests
+explore-short: package-compiles fuzz-short explore-properties explore-machine api-check page-tests
 
 # What a package has, compiled: without the lab's commands, which all other builds have.
 package-compiles: deps
@@ -412,7 +412,7 @@ page-check: $(PAGE_MODULES)
 
 # Half a minute on an idle machine, of which the checks for WCAG are most.
 page-tests: deps page-check
-	@$(COMPILER) $(CARGO) build --locked --profile test -p narrows-serve --example provider
+	@$(TESTED) --example provider --test pages
 	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
 	  node --test --test-reporter=spec tests/page.test.mjs
 

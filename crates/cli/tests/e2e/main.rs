@@ -10,6 +10,7 @@
 //! bound detects defects; it is not a target. `narrows demo` and the benchmarks measure exact
 //! rates.
 
+mod autorate;
 mod balance;
 mod balance_local;
 mod balance_mtu;

@@ -1,7 +1,7 @@
 //! The decisions, see the crate's rules.
 
 use crate::baselines::{Baselines, Trip};
-use crate::history::{Full, History, Past, STEEP};
+use crate::history::{Full, History, Past};
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// How long a turn is meant to be: a fraction of the time in which a queue gets long. Shorter turns
@@ -21,8 +21,8 @@ const BELOW: f64 = 0.96;
 /// How much less is set if the queue grows by a second a second: a rate that is computed from a
 /// steep rise, and so from few trips, is not exact.
 const LESS_IF_STEEP: f64 = 0.05;
-/// The part of a line's rate that drains its queue: the less, the sooner it is empty; never nothing,
-/// so that acknowledgements and calls pass.
+/// The part of a line's rate that drains its queue: the less, the sooner it is empty; never
+/// nothing, so that acknowledgements and calls pass.
 const DRAIN: f64 = 0.1;
 /// The longest drain. A longer queue needs another cut.
 const DRAIN_MOST: f64 = 1.0;
@@ -358,9 +358,7 @@ impl Controller {
             Side::Behind => self.history.delivering(calm, 0.15).map(|full| {
                 let growth = self.history.growing(calm, 0.0).map_or(full.growth, |it| it.growth);
                 let by_growth = self.rate / (1.0 + growth.max(0.0));
-                let is_steep = growth > STEEP;
-                let least = if is_steep { full.rate / 2.0 } else { full.rate };
-                let rate = full.rate.min(by_growth.max(least));
+                let rate = full.rate.min(by_growth.max(full.rate / 2.0));
                 Full { rate, growth }
             }),
         };

@@ -5,9 +5,6 @@ use std::collections::VecDeque;
 /// Turns that are remembered.
 const TURNS: usize = 40;
 
-/// So many seconds a second are a line that fell, and no rate that rose slightly too far.
-pub(crate) const STEEP: f64 = 0.15;
-
 /// A turn that is over. Times are in seconds, amounts in bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
@@ -81,9 +78,8 @@ impl History {
             None => (self.0.iter().take(last).position(|past| past.excess.is_some())?, calm),
         };
         let time: f64 = self.0.iter().take(last + 1).skip(first + 1).map(|past| past.length).sum();
-        // A steep rise began at any time of the first of these turns.
-        let is_steep = excess - since > STEEP * time;
-        let time = if is_steep { time - self.0.get(first + 1)?.length / 2.0 } else { time };
+        // It began at any time of the first of these turns.
+        let time = time - self.0.get(first + 1)?.length / 2.0;
         let grew = excess - since;
         // What was sent `lag` earlier, in part of its first turn.
         let end: f64 = self.0.iter().skip(last + 1).map(|past| past.length).sum::<f64>() + lag;

@@ -9,7 +9,7 @@
 
 use crate::kind::{Classes, Rules, Site, strategy};
 use crate::plan::SharedLimit;
-use crate::{Fleet, Params, Parent, PolicyError};
+use crate::{Autorate, Fleet, Params, Parent, PolicyError};
 use narrows_coordination::{Limit, Strategy};
 use narrows_qdisc::cake::{AckFilter, Config, Diffserv, Isolation};
 use narrows_units::wire::Framing;
@@ -35,6 +35,8 @@ pub struct CakeParams {
     pub strategy: Option<Strategy>,
     /// What makes the rate that of several boxes.
     pub fleet: Option<Box<Fleet>>,
+    /// What makes the rate follow a line.
+    pub autorate: Option<Box<Autorate>>,
 }
 
 /// The options that a command names.
@@ -78,6 +80,8 @@ pub struct CakeOptions {
     pub strategy: Option<Strategy>,
     /// `fleet`, or nothing by `nofleet`
     pub fleet: Option<Option<Box<Fleet>>>,
+    /// `autorate MIN MAX`, or nothing by `noautorate`
+    pub follows: Option<Option<Box<Autorate>>>,
 }
 
 /// CoDel's target is this fraction of its interval, in all presets.
@@ -95,7 +99,7 @@ impl CakeParams {
     /// The defaults for frames of up to `frame` bytes.
     pub fn new(frame: u32) -> Self {
         let config = Config { frame, ..Config::default() };
-        Self { config, split_gso: true, strategy: None, fleet: None }
+        Self { config, split_gso: true, strategy: None, fleet: None, autorate: None }
     }
 
     /// How the queues divide the rate.
@@ -138,6 +142,9 @@ impl CakeParams {
         if let Some(fleet) = &options.fleet {
             self.fleet.clone_from(fleet);
         }
+        if let Some(autorate) = &options.follows {
+            self.autorate.clone_from(autorate);
+        }
         self
     }
 }
@@ -157,6 +164,26 @@ impl CakeParams {
             }
             None => refuse("without a bandwidth there is nothing to share"),
             Some(rate) => fleet.check("bandwidth", rate),
+        }
+    }
+}
+
+impl CakeParams {
+    /// Refuses what cannot follow a line, at `parent`.
+    fn check_autorate(&self, parent: Parent) -> Result<(), PolicyError> {
+        let Some(autorate) = &self.autorate else { return Ok(()) };
+        let refuse = |why: &str| Err(PolicyError::Autorate(format!("{why}, or noautorate.")));
+        match self.config.rate {
+            _ if self.config.autorate => {
+                refuse("autorate-ingress finds a rate by other rules: give bandwidth RATE")
+            }
+            _ if self.fleet.is_some() => {
+                refuse("a rate that follows a line is not a fleet's: give nofleet")
+            }
+            None => {
+                refuse("without a bandwidth there is nothing to begin with: give bandwidth RATE")
+            }
+            Some(rate) => autorate.check("bandwidth", rate, parent),
         }
     }
 }
@@ -201,6 +228,7 @@ impl Rules for Cake {
             return Err(PolicyError::AutorateShared(self.name()));
         }
         params.check_fleet()?;
+        params.check_autorate(site.parent)?;
         self.params = params;
         Ok(())
     }

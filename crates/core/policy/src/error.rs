@@ -45,6 +45,9 @@ pub enum PolicyError {
     /// Invalid parameters of an `ets` or of one of its classes.
     #[error("sch_ets: {0}")]
     Ets(String),
+    /// A limit that cannot follow a line.
+    #[error("autorate: {0}")]
+    Autorate(String),
     /// A limit that a fleet cannot share.
     #[error("fleet {0}")]
     Fleet(String),

@@ -161,7 +161,7 @@ impl Node {
     }
 
     /// This qdisc with `rate` in place of the shared one.
-    fn with_rate(&mut self, rate: Rate) {
+    pub(crate) fn with_rate(&mut self, rate: Rate) {
         match &mut self.kind {
             Kind::Tbf(tbf) => tbf.rate = rate,
             Kind::Cake(cake) => cake.params.config.rate = Some(rate),

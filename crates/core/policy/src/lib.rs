@@ -19,6 +19,7 @@
 mod action;
 mod assignments;
 mod automatic;
+mod autorate;
 mod cake;
 mod class_tree;
 mod classful;
@@ -54,6 +55,7 @@ mod tbf;
 mod tree;
 
 pub use action::{ActionDraft, ActionFlags, BoundAction, Cookie};
+pub use autorate::Autorate;
 pub use cake::{Cake, CakeOptions, CakeParams};
 pub use class_tree::{ClassTree, TreeClass};
 pub use classful::{CLASSFUL_DEPTH, Classful};

@@ -2,7 +2,7 @@
 
 use crate::kind::{Classes, Rules, Site, Stamps, strategy};
 use crate::plan::SharedLimit;
-use crate::{Fifo, FifoUnit, Fleet, Kind, Node, Params, PolicyError};
+use crate::{Autorate, Fifo, FifoUnit, Fleet, Kind, Node, Params, Parent, PolicyError};
 use narrows_coordination::{Limit, Strategy};
 use narrows_qdisc::Config;
 use narrows_qdisc::tbf::{self, Peak};
@@ -26,6 +26,8 @@ pub struct TbfParams {
     pub strategy: Option<Strategy>,
     /// What makes the rate that of several boxes.
     pub fleet: Option<Box<Fleet>>,
+    /// What makes the rate follow a line.
+    pub autorate: Option<Box<Autorate>>,
 }
 
 impl TbfParams {
@@ -35,8 +37,8 @@ impl TbfParams {
     }
 
     /// Refuses parameters that would pass no packet or mean nothing. `own_queue` says whether it is
-    /// below an `mq`.
-    pub(crate) fn check(&self, own_queue: bool) -> Result<(), PolicyError> {
+    /// below an `mq`, `parent` where it is.
+    pub(crate) fn check(&self, own_queue: bool, parent: Parent) -> Result<(), PolicyError> {
         let refuse = |why: &str| Err(PolicyError::Tbf(why.to_owned()));
         if self.rate == Rate::default() {
             return refuse("a rate of 0 lets nothing pass: give a rate of at least 8bit.");
@@ -54,6 +56,20 @@ impl TbfParams {
         }
         if let Some(fleet) = &self.fleet {
             fleet.check("rate", self.rate)?;
+        }
+        if let Some(autorate) = &self.autorate {
+            let refuse = |why: &str| Err(PolicyError::Autorate(why.to_owned()));
+            if self.fleet.is_some() {
+                return refuse(
+                    "a rate that follows a line is not a fleet's: leave out one of both.",
+                );
+            }
+            if self.peak.is_some_and(|peak| peak.rate <= autorate.most) {
+                return refuse(
+                    "peakrate must be above the highest rate: leave it out, or raise it.",
+                );
+            }
+            autorate.check("rate", self.rate, parent)?;
         }
         if own_queue && self.strategy.is_some() {
             return Err(PolicyError::CoordinationUnderMq);
@@ -75,7 +91,7 @@ impl Rules for TbfParams {
 
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
         let Params::Tbf(params) = params else { return Ok(()) };
-        params.check(site.own_queue)?;
+        params.check(site.own_queue, site.parent)?;
         *self = Self { strategy: params.strategy.or(self.strategy), ..params.clone() };
         Ok(())
     }

@@ -18,6 +18,7 @@ fn tbf() -> TbfParams {
         overhead: Overhead { per_frame: 24, ..Overhead::NONE },
         strategy: None,
         fleet: None,
+        autorate: None,
     }
 }
 

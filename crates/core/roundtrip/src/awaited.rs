@@ -17,6 +17,7 @@
 //! *Cost.* A receiver reads one cache line a packet, which is rewritten twice a round trip. 256 KiB
 //! for each port.
 
+use crate::line::{Line, Seen};
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
 use std::sync::Arc;
@@ -53,18 +54,26 @@ pub(crate) enum Answer {
     },
     /// It carries this spin bit.
     Spin(bool),
+    /// It echoes this time stamp, without its highest bit, and carries data.
+    Echoed(u32),
 }
 
 /// The bits of a number and of a time stamp that are kept: both must fit a word.
-const HALF: u32 = (1 << 31) - 1;
+pub(crate) const HALF: u32 = (1 << 31) - 1;
 
 impl Answer {
     const STAMPED: u64 = 1 << 62;
     const SPIN: u64 = 2 << 62;
+    const ECHOED: u64 = 3 << 62;
 
     /// The acknowledgement of all data up to `end`, which was sent with `stamp`.
     pub(crate) fn acknowledged(end: u32, stamp: Option<u32>) -> Self {
         Self::Acknowledged { end: end & HALF, stamp: stamp.map(|stamp| stamp & HALF) }
+    }
+
+    /// The echo of `stamp`.
+    pub(crate) fn echoed(stamp: u32) -> Self {
+        Self::Echoed(stamp & HALF)
     }
 
     fn word(self) -> u64 {
@@ -74,6 +83,7 @@ impl Answer {
                 Self::STAMPED | u64::from(stamp) << 31 | u64::from(end)
             }
             Self::Spin(is_set) => Self::SPIN | u64::from(is_set),
+            Self::Echoed(stamp) => Self::ECHOED | u64::from(stamp),
         }
     }
 
@@ -82,7 +92,8 @@ impl Answer {
         match word & (Self::STAMPED | Self::SPIN) {
             0 => Self::Acknowledged { end: halves[0], stamp: None },
             Self::STAMPED => Self::Acknowledged { end: halves[0], stamp: Some(halves[1]) },
-            _ => Self::Spin(halves[0] != 0),
+            Self::SPIN => Self::Spin(halves[0] != 0),
+            _ => Self::Echoed(halves[0]),
         }
     }
 }
@@ -104,7 +115,10 @@ pub(crate) enum Meaning {
 }
 
 /// The board of one port.
-pub struct Awaited(Box<[Place]>);
+pub struct Awaited {
+    places: Box<[Place]>,
+    line: Line,
+}
 
 /// Aligned so that none is on two cache lines.
 #[derive(Default)]
@@ -118,12 +132,29 @@ struct Place {
 impl Awaited {
     /// An empty board.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self((0..PLACES).map(|_| Place::default()).collect()))
+        let places = (0..PLACES).map(|_| Place::default()).collect();
+        Arc::new(Self { places, line: Line::new() })
+    }
+
+    /// Whether somebody takes single trips from now on ([`Awaited::take`]).
+    pub fn watch(&self, is_watched: bool) {
+        self.line.watch(is_watched);
+    }
+
+    /// The single trips and losses since the last call, while it is watched. For one caller.
+    pub fn take(&self) -> Seen {
+        self.line.take()
+    }
+
+    /// Where single trips go.
+    #[inline]
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 
     #[inline]
     fn place(&self, connection: u64) -> &Place {
-        &self.0[connection as usize % PLACES]
+        &self.places[connection as usize % PLACES]
     }
 
     /// Awaits `answer` of `connection` to a packet of `class` from `now` on, if its place is free.

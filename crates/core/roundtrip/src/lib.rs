@@ -15,6 +15,10 @@
 //! * *QUIC:* a turn of the client's spin bit, until the server's has turned too; and of the
 //!   server's, until the client's has (RFC 9000, 17.4). A bit that turns with every fourth packet
 //!   or more often is no spin bit.
+//! * *TCP without data*, only while somebody follows the line ([`Awaited::watch`]): an
+//!   acknowledgement with a time stamp, until data comes back with its echo. On the way of a
+//!   download nothing else makes a round trip. It contains the pauses of who sends, so it is in no
+//!   statistics.
 //!
 //! *Loss.* A segment that leaves for the second time was lost beyond the port. A gap in the
 //! segments that leave, filled later, is a loss before the port: on the other side, or here.
@@ -34,6 +38,7 @@
 mod awaited;
 mod flows;
 mod known;
+mod line;
 mod losses;
 mod observer;
 mod sync;
@@ -43,6 +48,7 @@ mod windows;
 
 pub use awaited::Awaited;
 pub use known::{Class, Host};
+pub use line::Seen;
 pub use losses::Losses;
 pub use observer::{NO_CLASS, Observer};
 pub use trips::Trips;

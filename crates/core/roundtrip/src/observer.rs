@@ -1,11 +1,11 @@
 //! The measurements of one queue at one port.
 
-use crate::awaited::{Answer, Awaited, Meaning, is_after};
+use crate::awaited::{Answer, Awaited, HALF, Meaning, is_after};
 use crate::flows::{Flows, Passed};
 use crate::known::{Class, Host};
 use crate::losses::Losses;
 use crate::turns::Turns;
-use crate::windows::Windows;
+use crate::windows::{Known, Windows};
 use narrows_packet::dissect::{Conversation, Segment, Spin};
 use narrows_units::Nanos;
 use std::net::IpAddr;
@@ -69,7 +69,18 @@ impl Observer {
         let passed = flow.passes(&segment, now);
         let mut lost = Losses::default();
         match passed {
-            Passed::Unknown => return,
+            Passed::Unknown => {
+                // Acknowledgements of a download, whose data echo their time stamps.
+                if segment.end == segment.first
+                    && !segment.is_opening
+                    && self.board.line().is_watched()
+                    && let Some((stamp, _)) = segment.time_stamp
+                    && flow.is_to_be_timed(now)
+                {
+                    self.board.expect(connection, Answer::echoed(stamp), class, now);
+                }
+                return;
+            }
             Passed::New => {
                 if flow.is_to_be_timed(now) {
                     let stamp = segment.time_stamp.map(|(value, _)| value);
@@ -87,6 +98,9 @@ impl Observer {
         let Some(segments) = flow.count(is_lost) else { return };
         lost.segments = segments;
         self.losses.merge(&lost);
+        if self.board.line().is_watched() {
+            self.board.line().count(lost.segments, lost.beyond);
+        }
         if class != NO_CLASS {
             self.classes.of(class, now).losses.merge(&lost);
         }
@@ -110,14 +124,24 @@ impl Observer {
     #[inline(never)]
     fn answers(&mut self, conversation: &Conversation, frame: &[u8], now: Nanos) -> Option<Nanos> {
         let connection = conversation.connection;
+        let mut is_echo = false;
         let (trip, class) = if conversation.is_tcp() {
             let segment = conversation.segment(frame)?;
-            self.board.comes(connection, now, |answer| of_segment(answer, &segment))?
+            self.board.comes(connection, now, |answer| {
+                is_echo = matches!(answer, Answer::Echoed(_));
+                of_segment(answer, &segment)
+            })?
         } else {
             let spin = conversation.spin(frame)?;
             self.board.comes(connection, now, |answer| of_spin(answer, spin))?
         };
         let [source, _]: [IpAddr; 2] = conversation.hosts(frame)?;
+        if self.board.line().is_watched() {
+            self.board.line().record(Host::bits(source), trip);
+        }
+        if is_echo {
+            return None;
+        }
         self.hosts.of(source, now).trips.record(trip);
         if class != NO_CLASS {
             self.classes.of(class, now).trips.record(trip);
@@ -143,7 +167,11 @@ impl Observer {
 
 /// The effect of `segment` on an awaited answer.
 fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
-    let Answer::Acknowledged { end, stamp } = answer else { return Meaning::No };
+    let (end, stamp) = match answer {
+        Answer::Acknowledged { end, stamp } => (end, stamp),
+        Answer::Echoed(stamp) => return of_echo(stamp, segment),
+        Answer::Spin(_) => return Meaning::No,
+    };
     // Later bytes are answered together with it.
     match segment.acknowledged {
         Some(all) if !is_after(end, all) => {}
@@ -152,6 +180,15 @@ fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
     match (stamp, segment.time_stamp) {
         (Some(stamp), Some((_, echo))) if is_after(echo, stamp) => Meaning::Past,
         _ => Meaning::Answer,
+    }
+}
+
+/// The effect of `segment` on an awaited echo of `stamp`.
+fn of_echo(stamp: u32, segment: &Segment) -> Meaning {
+    match segment.time_stamp {
+        Some((_, echo)) if is_after(echo & HALF, stamp) => Meaning::Past,
+        Some((_, echo)) if echo & HALF == stamp && segment.end != segment.first => Meaning::Answer,
+        _ => Meaning::No,
     }
 }
 

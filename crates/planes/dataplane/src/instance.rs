@@ -45,6 +45,7 @@ use std::sync::Arc;
 mod balance;
 mod fleet;
 mod handover;
+mod lines;
 mod planning;
 mod route_answers;
 mod sets;
@@ -57,6 +58,7 @@ mod ways;
 pub(crate) use balance::Balance;
 use fleet::Fleet;
 pub(crate) use handover::{Inherited, Offer};
+use lines::Lines;
 use planning::Ready;
 pub(crate) use planning::{Planned, Planner, Replaced};
 pub(crate) use sets::read_sets;
@@ -86,6 +88,8 @@ pub struct Instance {
     enforced: Policy,
     /// and what is in force there.
     fleet: Fleet,
+    /// The limits that follow a line.
+    lines: Lines,
     sets: Sets,
     balance: Balance,
     plane: Option<Box<dyn Plane>>,
@@ -146,6 +150,7 @@ impl Instance {
             policy: Policy::default(),
             enforced: Policy::default(),
             fleet: Fleet::default(),
+            lines: Lines::default(),
             sets: Sets::default(),
             balance: Balance::default(),
             plane: None,
@@ -186,6 +191,7 @@ impl Instance {
         let mut instance = Self::new(options, repairs, gates);
         instance.user_front = user_front;
         planning::check_ports(&policy, &instance.options.forwarding, instance.options.plane)?;
+        instance.check_lines(&policy)?;
         instance.adopt_policy(policy);
         instance.adopt_sets(sets)?;
         instance.adopt_services(services).map_err(InstanceError::Services)?;
@@ -286,11 +292,14 @@ impl Instance {
     /// As [`Instance::apply`].
     pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
         let Planned { policy, enforced: planned, plans } = planned;
+        self.check_lines(&policy)?;
         let in_force = |name: &FleetName, limit: &FleetLimit| self.fleet.in_force(name, limit);
         let enforced = policy.enforced(&self.policy, &self.enforced, in_force);
+        let enforced = enforced.following(|dev| self.lines.rate(dev));
         let (enforced, installed) = self.enforce(enforced, &planned, plans)?;
         let policy = std::mem::replace(&mut self.policy, policy);
         self.fleet.follow(&policy, &self.policy, clock::since_boot());
+        self.follow_lines();
         self.forget_delays(&policy);
         if self.plane.is_some() {
             self.look_up();
@@ -624,6 +633,7 @@ impl Instance {
         plane.receive_on(&self.options.session.receive_on)?;
         let hooks_now = plane.mode().hooks;
         self.plane = Some(plane);
+        self.follow_lines();
         if hooks_now != hooks {
             self.repairs.watch(&self.options.forwarding, &hooks_now);
             self.repairs.repair(&mut self.events);

@@ -30,6 +30,7 @@ use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
 use narrows_qdisc::htb::ClassCount;
+use narrows_roundtrip::Awaited;
 use narrows_shaper::{Installation, Used};
 use narrows_snapshot::{OwnTraffic, Worker};
 use narrows_units::Nanos;
@@ -113,6 +114,11 @@ pub(crate) trait Plane: LooksUp {
 
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
+
+    /// The round trips beyond `port`, if they are measured.
+    fn board(&self, _: PortId) -> Option<&Awaited> {
+        None
+    }
 
     /// What the leaf classes of the tree at the root of `port` count on each queue; `None` if
     /// [`Plane::stats`] is as cheap.

@@ -363,6 +363,7 @@ fn serve(
         let keeper_fd = keeper.as_ref().map_or((control.fd(), false), |keeper| (keeper.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
+        let wake = instance.next_turn().map_or(wake, |turn| wake.min(turn));
         let wake = instance.next_share_end().map_or(wake, |end| wake.min(end));
         let is_busy = control.is_busy() || has_more_events;
         let at_most = if is_busy { Nanos::ZERO } else { WATCH };
@@ -419,6 +420,7 @@ fn serve(
         instance.look_for_ways();
         instance.expire_sets();
         instance.expire_shares();
+        instance.turn_lines();
         if let Some(over) = pause.take_if(|pause| pause.is_over()) {
             over.finish(&mut instance);
         }

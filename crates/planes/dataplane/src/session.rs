@@ -186,6 +186,11 @@ impl Boards {
         Self(options.round_trips.then(boards))
     }
 
+    /// That of `port`, if round trips are measured.
+    pub(crate) fn of(&self, port: PortId) -> Option<&Awaited> {
+        Some(&self.0.as_ref()?[port])
+    }
+
     /// `worker`, with these boards if round trips are measured.
     pub(crate) fn give_to<I: Io>(&self, worker: Worker<I>) -> Worker<I> {
         match &self.0 {
@@ -200,6 +205,8 @@ pub(crate) struct Session {
     // Declared first: the programs are dropped before the workers.
     prepared: Prepared,
     workers: Workers,
+    /// Where the workers record round trips.
+    boards: Boards,
     /// The live state of each port's plan.
     installed: PerPort<Arc<Installation>>,
     xdp_modes: PerDevice<XdpMode>,
@@ -245,7 +252,7 @@ impl Session {
         let xdp_modes = prepared.attach(options.hook.and_then(Hook::xdp_mode), gates)?;
         let installed = installed.into_iter().map(Arc::new).collect();
         let looks_up = PortSet::NONE;
-        Ok(Self { prepared, workers, installed, xdp_modes, losses_before, looks_up })
+        Ok(Self { prepared, workers, boards, installed, xdp_modes, losses_before, looks_up })
     }
 }
 

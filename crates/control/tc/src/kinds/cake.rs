@@ -8,13 +8,14 @@ mod figures;
 mod print;
 mod words;
 
+use super::autorate;
 use super::coordination;
 use super::fleet;
 use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;
-use narrows_policy::{CakeOptions, Fleet, Params};
+use narrows_policy::{Autorate, CakeOptions, Fleet, Params};
 use narrows_qdisc::cake::Diffserv;
 use narrows_units::wire::Framing;
 use narrows_units::{Bytes, Nanos, Rate};
@@ -40,6 +41,7 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
              | { pppoe | bridged }-{ vcmux | llcsnap } ] [ atm | ptm | noatm* ] [ mpu N ]
            [ coordination fair*|equal|edt|lock ] [ sync TIME ]
            [ fleet NAME { safe RATE | boxes N } | nofleet* ]
+           [ autorate MIN MAX [ line PORT ] | noautorate* ]
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";
 
@@ -58,6 +60,7 @@ struct Draft {
     round_trip: Option<&'static str>,
     shared: coordination::Draft,
     fleet: Option<Box<Fleet>>,
+    autorate: Option<Box<Autorate>>,
 }
 
 pub(super) fn parse(multi: bool, mut words: Words) -> Result<Params, Complaint> {
@@ -133,6 +136,11 @@ impl Draft {
             "coordination" => self.shared.strategy(kind, words)?,
             "sync" => self.shared.sync(kind, words)?,
             "fleet" => fleet::parse(kind, words, &mut self.fleet)?,
+            "autorate" => autorate::parse(kind, words, &mut self.autorate)?,
+            "noautorate" => {
+                options.follows = Some(None);
+                self.autorate = None;
+            }
             "nofleet" => {
                 options.fleet = Some(None);
                 self.fleet = None;
@@ -185,7 +193,8 @@ impl Draft {
         }
         let strategy = self.shared.finish(kind)?;
         let fleet = self.fleet.map(Some).or(self.options.fleet);
-        Ok(CakeOptions { per_frame: self.overhead, strategy, fleet, ..self.options })
+        let follows = self.autorate.map(Some).or(self.options.follows);
+        Ok(CakeOptions { per_frame: self.overhead, strategy, fleet, follows, ..self.options })
     }
 }
 

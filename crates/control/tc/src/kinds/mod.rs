@@ -2,6 +2,7 @@
 //!
 //! A new kind is a module of its own here and a line in each of these functions.
 
+mod autorate;
 mod bands;
 mod cake;
 mod codel;

@@ -1,5 +1,6 @@
 //! `tbf`, with the words for shared rates: `coordination` and `sync`.
 
+use super::autorate;
 use super::coordination;
 use super::fleet;
 use super::legal;
@@ -11,7 +12,7 @@ use crate::overhead;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
-use narrows_policy::{Fleet, PortFacts, TbfParams};
+use narrows_policy::{Autorate, Fleet, PortFacts, TbfParams};
 use narrows_qdisc::tbf::Peak;
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -20,7 +21,7 @@ use std::fmt::Write;
 const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME }
            [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
            [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]
-           [ fleet NAME { safe RATE | boxes N } ]";
+           [ fleet NAME { safe RATE | boxes N } ] [ autorate MIN MAX [ line PORT ] ]";
 
 /// What has been parsed so far. As in `tc`, 0 counts as not given.
 #[derive(Default)]
@@ -36,6 +37,7 @@ struct Draft {
     framing: Framing,
     shared: coordination::Draft,
     fleet: Option<Box<Fleet>>,
+    autorate: Option<Box<Autorate>>,
 }
 
 pub(super) fn parse(mut words: Words) -> Result<TbfParams, Complaint> {
@@ -99,6 +101,8 @@ impl Draft {
             self.shared.sync("tbf", words)?;
         } else if word == "fleet" {
             fleet::parse("tbf", words, &mut self.fleet)?;
+        } else if word == "autorate" {
+            autorate::parse("tbf", words, &mut self.autorate)?;
         } else if word == "help" {
             return Err(Complaint::wrong(USAGE));
         } else {
@@ -138,6 +142,7 @@ impl Draft {
             },
             strategy: self.shared.finish("tbf")?,
             fleet: self.fleet,
+            autorate: self.autorate,
         })
     }
 
@@ -258,6 +263,7 @@ pub(super) fn show(params: &TbfParams, style: Style, line: &mut Line) {
         coordination::show(params.strategy(), line);
     }
     fleet::show(params.fleet.as_deref(), params.rate, line);
+    autorate::show(params.autorate.as_deref(), line);
 }
 
 /// How long the last byte of a full queue waits, in microseconds; negative if the bucket is larger
@@ -283,5 +289,5 @@ pub(super) fn save(params: &TbfParams) -> String {
     }
     overhead::save(&params.overhead, &mut add);
     words += &params.strategy.map(coordination::save).unwrap_or_default();
-    words + &fleet::save(params.fleet.as_deref())
+    words + &fleet::save(params.fleet.as_deref()) + &autorate::save(params.autorate.as_deref())
 }

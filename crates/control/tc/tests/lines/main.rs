@@ -1,5 +1,6 @@
 //! The library from outside, without a kernel: what commands do, print and refuse.
 
+mod autorate;
 mod bands;
 mod cake;
 mod cake_samples;

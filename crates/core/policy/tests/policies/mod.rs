@@ -13,5 +13,6 @@ pub fn tbf_params(mbit: u64) -> TbfParams {
         overhead: Overhead::NONE,
         strategy: None,
         fleet: None,
+        autorate: None,
     }
 }

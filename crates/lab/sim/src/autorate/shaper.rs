@@ -67,7 +67,7 @@ impl<P> Shaper<P> {
         self.rate = rate;
         let command = command(self.words, rate);
         let before = Some(&self.installation);
-        let (mut next, specs) = tc::lay_out(&mut self.host, PORT, &command, 1, before)?;
+        let (next, specs) = tc::lay_out(&mut self.host, PORT, &command, 1, before)?;
         next.commit();
         self.installation = next;
         if let Some(spec) = specs.into_iter().next() {

@@ -1,5 +1,5 @@
-//! Checks the figures of `docs/reproduction.md`, `docs/fleet.md` and the README against the
-//! simulator.
+//! Checks the figures of `docs/reproduction.md`, `docs/fleet.md`, `docs/autorate.md` and the README
+//! against the simulator.
 //!
 //! They have blocks that consist of a command, as in a terminal, and its output. The simulator
 //! prints the same on every machine, so each block can be reproduced. `--check` fails at the first
@@ -22,7 +22,8 @@ const PROMPT: &str = "$ narrows sim ";
 const FENCE: &str = "```";
 
 /// The documents, from the root of the repository.
-const DOCUMENTS: [&str; 3] = ["docs/reproduction.md", "docs/fleet.md", "README.md"];
+const DOCUMENTS: [&str; 4] =
+    ["docs/reproduction.md", "docs/fleet.md", "docs/autorate.md", "README.md"];
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);

@@ -220,6 +220,8 @@ impl Instance {
         self.fleet.follow(&self.policy, &policy, clock::since_boot());
         let in_force = |name: &FleetName, limit: &FleetLimit| self.fleet.in_force(name, limit);
         self.enforced = policy.enforced(&Policy::default(), &Policy::default(), in_force);
+        self.options.session.round_trips |=
+            self.options.plane.has_workers() && policy.autorates().next().is_some();
         self.policy = policy;
     }
 

@@ -311,6 +311,7 @@ impl Inherited {
             Some(Ok((plane, _))) => {
                 let hooks = plane.mode().hooks;
                 instance.plane = Some(plane);
+                instance.follow_lines();
                 instance.ask(ways::asks(&instance.policy));
                 instance.repairs.watch(&instance.options.forwarding, &hooks);
             }

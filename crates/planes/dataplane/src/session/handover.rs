@@ -72,6 +72,7 @@ impl Session {
 pub(crate) struct InheritedSession {
     prepared: Prepared,
     workers: Vec<Worker<XdpIo>>,
+    boards: Boards,
     /// The first frame of each worker and how many it has.
     parts: Vec<(u32, u32)>,
     installed: PerPort<Installation>,
@@ -184,7 +185,7 @@ impl InheritedSession {
         for port in forwarding.ids() {
             prepared.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
-        Ok(Self { prepared, workers, parts, installed, holds, slow_paths, xdp_modes })
+        Ok(Self { prepared, workers, boards, parts, installed, holds, slow_paths, xdp_modes })
     }
 }
 
@@ -242,7 +243,8 @@ impl InheritedPlane for InheritedSession {
         self: Box<Self>,
         options: &SessionOptions,
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
-        let Self { mut prepared, workers, installed, holds, slow_paths, xdp_modes, .. } = *self;
+        let Self { mut prepared, workers, boards, installed, holds, slow_paths, xdp_modes, .. } =
+            *self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
         let queues = workers.len() as u32;
         for (queue, worker) in (0u32..).zip(workers) {
@@ -268,7 +270,8 @@ impl InheritedPlane for InheritedSession {
         let installed = installed.into_iter().map(Arc::new).collect();
         let looks_up = PortSet::NONE;
         let workers = threads;
-        let session = Session { prepared, workers, installed, xdp_modes, losses_before, looks_up };
+        let session =
+            Session { prepared, workers, boards, installed, xdp_modes, losses_before, looks_up };
         Ok((Box::new(session), Some(began)))
     }
 }

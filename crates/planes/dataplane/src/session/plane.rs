@@ -20,6 +20,7 @@ use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Detail;
 use narrows_qdisc::htb::ClassCount;
+use narrows_roundtrip::Awaited;
 use narrows_shaper::Installation;
 use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
@@ -101,6 +102,10 @@ impl Plane for Session {
         let reports = self.workers.reports().into_iter();
         let per_queue: Vec<_> = reports.map(|report| of_port(report).unwrap_or_default()).collect();
         self.installed[port].gather(&per_queue)
+    }
+
+    fn board(&self, port: PortId) -> Option<&Awaited> {
+        self.boards.of(port)
     }
 
     fn class_counts(&self, port: PortId) -> Option<Vec<Vec<ClassCount>>> {

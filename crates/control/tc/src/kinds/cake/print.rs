@@ -1,7 +1,7 @@
 //! Prints the parameters of `cake`, as `tc` shows them and as words that create them again.
 
 use super::super::style::Style;
-use super::super::{coordination, fleet};
+use super::super::{autorate, coordination, fleet};
 use super::words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, name};
 use crate::notation;
 use crate::render::{Json, Line};
@@ -74,6 +74,7 @@ pub(in crate::kinds) fn show(params: &CakeParams, style: Style, line: &mut Line)
         coordination::show(params.strategy(), line);
     }
     fleet::show(params.fleet.as_deref(), config.rate.unwrap_or_default(), line);
+    autorate::show(params.autorate.as_deref(), line);
 }
 
 /// The parameters that differ from the defaults.
@@ -133,5 +134,5 @@ pub(in crate::kinds) fn save(params: &CakeParams) -> String {
         add(&format_args!("fwmark {:#x}", config.mark_mask));
     }
     words += &params.strategy.map(coordination::save).unwrap_or_default();
-    words + &fleet::save(params.fleet.as_deref())
+    words + &fleet::save(params.fleet.as_deref()) + &autorate::save(params.autorate.as_deref())
 }

@@ -96,7 +96,7 @@ pub fn link_overhead(word: &str) -> Option<Overhead> {
 }
 
 /// Words that are in no table above.
-const OTHER_WORDS: [&str; 26] = [
+const OTHER_WORDS: [&str; 28] = [
     "bandwidth",
     "unlimited",
     "autorate-ingress",
@@ -121,6 +121,8 @@ const OTHER_WORDS: [&str; 26] = [
     "sync",
     "fleet",
     "nofleet",
+    "autorate",
+    "noautorate",
     "via-ethernet",
     "help",
 ];

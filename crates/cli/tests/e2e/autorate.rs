@@ -1,0 +1,146 @@
+//! A limit that follows a line whose rate changes: TCP through two instances, of which the second
+//! plays the line.
+//!
+//! ```text
+//!  client ══ port-a │ near ══ far │ port-b ══ server
+//!             follows the line     netem: a rate, a delay, a queue
+//! ```
+
+use crate::setup::{NARROWS, complaint, ip, port_in, tc, turn_to_measure};
+use narrows_testbed::Testbed;
+use narrows_testbed::bed::End;
+use narrows_testbed::narrows::Instance;
+use narrows_testbed::tcp::{Flows, Running};
+use narrows_testbed::window::{Delivered, Meter};
+use serde_json::Value;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long the limit may take to find the line's rate. A fall takes it less than a second and a
+/// rise three where nothing else runs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The limit, and the line.
+fn row(bed: &Testbed) -> [Instance; 2] {
+    ip(bed.shaper(), "link add name near type veth peer name far");
+    for device in ["near", "far"] {
+        bed.shaper().run("ethtool", &["-K", device, "tx", "off", "txvlan", "off"]).unwrap();
+        ip(bed.shaper(), &format!("link set dev {device} up"));
+    }
+    let start = |ports: &str, more: &[&str]| {
+        let words = [&["run", "--fail-closed", "--ports", ports], more].concat();
+        Instance::start_command(bed, Path::new(NARROWS), &words).unwrap()
+    };
+    let row = [start("port-a,near", &["--round-trips"]), start("far,port-b", &[])];
+    for device in ["far", "port-b"] {
+        set(bed, &format!("qdisc add dev {device} root netem delay 10ms rate 20mbit limit 1000"));
+    }
+    row
+}
+
+fn set(bed: &Testbed, words: &str) {
+    let output = tc(bed, words);
+    assert!(output.status.success(), "{words}: {}", complaint(&output));
+}
+
+fn show(bed: &Testbed, port: &str) -> Value {
+    let text = bed.shaper().run(NARROWS, &["show", "--json", port]).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The rate in force at `port`, in Mbit/s.
+fn in_force(bed: &Testbed, port: &str) -> f64 {
+    let now = show(bed, port);
+    port_in(&now, port)["rate_set_bps"].as_f64().unwrap() / 1e6
+}
+
+/// Waits until the rate in force at `port` is in `range`. Returns how long it took.
+fn comes_to(bed: &Testbed, port: &str, range: std::ops::Range<f64>) -> Duration {
+    let begin = Instant::now();
+    loop {
+        let rate = in_force(bed, port);
+        if range.contains(&rate) {
+            return begin.elapsed();
+        }
+        assert!(begin.elapsed() < PATIENCE, "{port}: {rate} Mbit/s is not in {range:?}: {}", {
+            show(bed, port)["events"].clone()
+        });
+        sleep(Duration::from_millis(50));
+    }
+}
+
+fn load(from: End<'_>, to: End<'_>) -> Running {
+    let to_ports = (0..4).map(|n| SocketAddrV4::new(to.ip, 5001 + n));
+    Flows::to(from, to.namespace, &to_ports.collect::<Vec<_>>()).unwrap().start().unwrap()
+}
+
+/// What arrives at `end` within two seconds, in Mbit/s.
+fn delivered(end: End<'_>) -> f64 {
+    let mut meter = Meter::at(end).unwrap();
+    let before = meter.read().unwrap();
+    sleep(Duration::from_secs(2));
+    let after = meter.read().unwrap();
+    Delivered::between(&before, &after).rate().bits_per_sec() as f64 / 1e6
+}
+
+#[test]
+fn an_upload_follows_its_line_down_and_up() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row(&bed);
+    set(&bed, "qdisc add dev near root cake bandwidth 15mbit autorate 2mbit 40mbit");
+    let [client, server] = bed.ends();
+    let load = load(client, server);
+    let full = comes_to(&bed, "near", 17.0..26.0);
+    set(&bed, "qdisc change dev port-b root netem delay 10ms rate 8mbit limit 1000");
+    let fell = comes_to(&bed, "near", 5.0..9.0);
+    sleep(Duration::from_secs(3));
+    let low = delivered(server);
+    set(&bed, "qdisc change dev port-b root netem delay 10ms rate 20mbit limit 1000");
+    let rose = comes_to(&bed, "near", 15.0..26.0);
+    sleep(Duration::from_secs(1));
+    let high = delivered(server);
+    load.stop().unwrap();
+    println!("full after {full:?}, fell in {fell:?} to {low}, rose in {rose:?} to {high} Mbit/s");
+    // The line carries 8 and 20 Mbit/s; a busy machine has other delays, too.
+    assert!(low > 5.0 && high > 12.0, "{low} and {high} Mbit/s arrive");
+    let events = show(&bed, "near")["events"].to_string();
+    assert!(events.contains("near: rate"), "{events}");
+}
+
+#[test]
+fn a_download_follows_the_line_of_the_other_port() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row(&bed);
+    set(&bed, "qdisc add dev port-a root cake bandwidth 15mbit autorate 2mbit 40mbit line near");
+    let [client, server] = bed.ends();
+    let load = load(server, client);
+    let full = comes_to(&bed, "port-a", 17.0..26.0);
+    set(&bed, "qdisc change dev far root netem delay 10ms rate 8mbit limit 1000");
+    let fell = comes_to(&bed, "port-a", 5.0..9.0);
+    sleep(Duration::from_secs(3));
+    let low = delivered(client);
+    load.stop().unwrap();
+    println!("full after {full:?}, fell in {fell:?} to {low} Mbit/s");
+    assert!(low > 5.0, "{low} Mbit/s arrive");
+}
+
+#[test]
+fn a_line_that_cannot_be_followed_is_refused_with_what_to_write() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row(&bed);
+    for (words, why) in [
+        ("dev near root cake bandwidth 15mbit autorate 2mbit 40mbit line eth7", "line eth7"),
+        ("dev near root cake bandwidth 50mbit autorate 2mbit 40mbit", "not between"),
+        ("dev port-b root cake bandwidth 15mbit autorate 2mbit 40mbit", "--round-trips"),
+    ] {
+        let output = tc(&bed, &format!("qdisc replace {words}"));
+        assert!(!output.status.success(), "{words}");
+        let complaint = complaint(&output);
+        assert!(complaint.contains(why), "{words}: {complaint}");
+    }
+}

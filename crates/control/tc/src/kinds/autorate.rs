@@ -1,0 +1,58 @@
+//! `autorate`: a rate that follows a line. Narrows' own words, for the limit of a port.
+
+use super::coordination::once;
+use super::tbf::rate;
+use crate::complaint::Complaint;
+use crate::render::{Json, Line};
+use crate::words::Words;
+use narrows_policy::Autorate;
+
+/// The longest name of a port that is taken: a kernel's is shorter.
+const NAME_MAX: usize = 63;
+
+/// Parses the words after `autorate`.
+pub(super) fn parse(
+    kind: &str,
+    words: &mut Words,
+    autorate: &mut Option<Box<Autorate>>,
+) -> Result<(), Complaint> {
+    once(kind, "autorate", autorate.is_some())?;
+    let value = words.value("autorate", "5mbit 40mbit")?;
+    let least = rate(kind, "autorate", value)?;
+    let value = words.value("autorate", "5mbit 40mbit")?;
+    let most = rate(kind, "autorate", value)?;
+    let mut line = None;
+    if words.next_if(|word| word == "line").is_some() {
+        let name = words.value("line", "eth0")?;
+        if name.len() > NAME_MAX {
+            return Err(Complaint::wrong(format!(
+                "{kind}: \"line\" takes the name of the port that the line is beyond, as eth0."
+            )));
+        }
+        line = Some(name.to_owned());
+    }
+    *autorate = Some(Box::new(Autorate { least, most, line }));
+    Ok(())
+}
+
+/// Prints what makes a rate follow a line.
+pub(super) fn show(autorate: Option<&Autorate>, line: &mut Line) {
+    let Some(Autorate { least, most, line: beyond }) = autorate else { return };
+    let mut json = vec![
+        ("least", Json::Number(least.bytes_per_sec())),
+        ("most", Json::Number(most.bytes_per_sec())),
+    ];
+    let mut text = format!("autorate {} {} ", line.rate(*least), line.rate(*most));
+    if let Some(beyond) = beyond {
+        json.push(("line", Json::Text(beyond.clone())));
+        text.push_str(&format!("line {beyond} "));
+    }
+    line.add("follows", Json::Object(json), &text);
+}
+
+/// The same as words, each after a space.
+pub(super) fn save(autorate: Option<&Autorate>) -> String {
+    let Some(Autorate { least, most, line }) = autorate else { return String::new() };
+    let line = line.as_ref().map(|line| format!(" line {line}")).unwrap_or_default();
+    format!(" autorate {}bit {}bit{line}", least.bits_per_sec(), most.bits_per_sec())
+}

@@ -1,0 +1,122 @@
+//! The single round trips beyond a port, for whoever follows the rate of the line there.
+//!
+//! *Idea.* Who sets a rate several times a second needs trips of the last moment, one by one and
+//! with their hosts, not distributions over seconds. While somebody watches, all queues write them
+//! into one ring, and the watcher takes them out.
+//!
+//! *Memory ordering.* A place is one word, so it is never seen half-written. A writer counts
+//! itself in and then writes; a reader that comes in between finds 0 and misses that trip. A reader
+//! that is too slow misses what was overwritten. Both are sampling.
+
+use crate::sync::{AtomicU64, Ordering};
+use narrows_units::Nanos;
+
+/// Trips between two looks of the watcher. Only one under the model checker.
+const PLACES: usize = if cfg!(loom) { 1 } else { 1024 };
+/// A trip is in microseconds below these bits, its host above.
+const TIME_BITS: u32 = 40;
+
+/// What a watcher takes: the trips and the fate of segments since it last looked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Each with a hash of the host.
+    pub trips: Vec<(u64, Nanos)>,
+    /// Segments that left.
+    pub segments: u64,
+    /// Those of them that were lost beyond the port.
+    pub lost: u64,
+}
+
+/// The trips of a port.
+pub(crate) struct Line {
+    is_watched: AtomicU64,
+    next: AtomicU64,
+    read: AtomicU64,
+    places: Box<[AtomicU64]>,
+    segments: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_watched: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            segments: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether anybody watches.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn watch(&self, is_watched: bool) {
+        self.is_watched.store(u64::from(is_watched), Ordering::Relaxed);
+    }
+
+    /// Records a trip to a host with this hash.
+    pub(crate) fn record(&self, host: u64, trip: Nanos) {
+        // All bits of the hash count.
+        let host = host.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> TIME_BITS;
+        let micros = (trip.0 / 1_000).clamp(1, (1 << TIME_BITS) - 1);
+        let at = self.next.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
+        self.places[at].store(host << TIME_BITS | micros, Ordering::Relaxed);
+    }
+
+    /// Counts segments that left, and those of them that were lost beyond.
+    pub(crate) fn count(&self, segments: u64, lost: u64) {
+        self.segments.fetch_add(segments, Ordering::Relaxed);
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// What has come since the last call. For one watcher.
+    pub(crate) fn take(&self) -> Seen {
+        let next = self.next.load(Ordering::Relaxed);
+        let read = self.read.swap(next, Ordering::Relaxed);
+        let new = next.wrapping_sub(read).min(PLACES as u64);
+        let places = (next.wrapping_sub(new)..next).map(|at| at as usize % PLACES);
+        let words = places.map(|at| self.places[at].swap(0, Ordering::Relaxed));
+        let trip =
+            |word: u64| (word >> TIME_BITS, Nanos::from_micros(word & ((1 << TIME_BITS) - 1)));
+        Seen {
+            trips: words.filter(|word| *word != 0).map(trip).collect(),
+            segments: self.segments.swap(0, Ordering::Relaxed),
+            lost: self.lost.swap(0, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trips_are_taken_once_in_order_and_hosts_are_told_apart() {
+        let line = Line::new();
+        let ms = Nanos::from_millis;
+        [(1, 20), (2, 90), (1, 21)].map(|(host, time)| line.record(host, ms(time)));
+        line.count(10, 1);
+        let Seen { trips, segments, lost } = line.take();
+        assert_eq!([trips[0].1, trips[1].1, trips[2].1], [20, 90, 21].map(ms));
+        assert!(trips[0].0 == trips[2].0 && trips[0].0 != trips[1].0);
+        assert_eq!((segments, lost), (10, 1));
+        assert_eq!(line.take(), Seen::default());
+    }
+
+    #[test]
+    fn who_looks_too_late_gets_the_newest() {
+        let line = Line::new();
+        for micros in 1..=3 * PLACES as u64 {
+            line.record(7, Nanos::from_micros(micros));
+        }
+        let trips = line.take().trips;
+        assert_eq!(trips.len(), PLACES);
+        assert_eq!(trips.last().map(|it| it.1), Some(Nanos::from_micros(3 * PLACES as u64)));
+    }
+}
