@@ -48,9 +48,12 @@ const ALL_MAX: usize = 64 << 20;
 /// The longest time for a body to arrive.
 const ARRIVING: Duration = Duration::from_secs(60);
 
+/// Makes the instance as the store says.
+type Follow = dyn Fn(&mut Store) -> Result<(), String> + Send + Sync;
+
 /// Brings an instance to what the store says.
 #[derive(Clone)]
-pub struct Apply(Arc<dyn Fn(&mut Store) -> Result<(), String> + Send + Sync>);
+pub struct Apply(Arc<Follow>);
 
 impl Apply {
     /// `apply` makes the instance as the store says, or changes nothing and says why.

@@ -1,8 +1,8 @@
 //! What requests do with the store.
 
-use super::SOURCE;
 use super::answer::Answer;
 use super::request::{Asked, Kind, Target, check_identity};
+use super::{Follow, SOURCE};
 use hyper::{Method, StatusCode};
 use narrows_directory::Change;
 use narrows_store::{Changes, Directory, Edit, Guard, Site, Store, StoreError, Subscriber};
@@ -12,9 +12,6 @@ use std::collections::BTreeMap;
 
 /// The most changes that an answer names; it counts all.
 const CHANGES_MAX: usize = 1_000;
-
-/// Makes the instance as the store says.
-type Apply = dyn Fn(&mut Store) -> Result<(), String> + Send + Sync;
 
 /// Part of a list.
 #[derive(Serialize)]
@@ -43,13 +40,13 @@ impl Done {
     }
 }
 
-pub(super) fn work(store: &mut Store, apply: &Apply, asked: &Asked, body: &[u8]) -> Answer {
+pub(super) fn work(store: &mut Store, apply: &Follow, asked: &Asked, body: &[u8]) -> Answer {
     try_work(store, apply, asked, body).unwrap_or_else(|refusal| refusal)
 }
 
 fn try_work(
     store: &mut Store,
-    apply: &Apply,
+    apply: &Follow,
     asked: &Asked,
     body: &[u8],
 ) -> Result<Answer, Answer> {
@@ -109,7 +106,7 @@ fn try_work(
 /// Makes a directory all that the API has.
 fn replace(
     store: &mut Store,
-    apply: &Apply,
+    apply: &Follow,
     asked: &Asked,
     body: &[u8],
     revision: u64,
@@ -136,7 +133,7 @@ fn replace(
 }
 
 /// Lets the instance follow. If it does not, the store is as it was.
-fn finish(store: &mut Store, apply: &Apply, changes: &Changes) -> Result<Done, Answer> {
+fn finish(store: &mut Store, apply: &Follow, changes: &Changes) -> Result<Done, Answer> {
     if !changes.is_empty()
         && let Err(why) = apply(store)
     {
