@@ -1,7 +1,7 @@
 //! What a history costs: the share of a core, and bytes on disk and in memory, for so many
 //! subscribers with both directions.
 //!
-//! `cargo run --release -p narrows-history --example cost -- 2000`
+//! `cargo run --release -p narrows-history --example history_cost -- 2000`
 //!
 //! Snapshots are made as fast as they are recorded, with the clock of a day and more, so a minute
 //! of computing is a day of history. The CPU time of the recording thread and of the one that

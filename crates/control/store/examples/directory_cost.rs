@@ -1,7 +1,7 @@
 //! What a changed plan costs with many subscribers, without the instance: `cost [SUBSCRIBERS]`.
 //! Prints elapsed time and processor time: on a busy machine only the second says something.
 //!
-//! `cargo run --release -p narrows-store --example cost -- 100000`
+//! `cargo run --release -p narrows-store --example directory_cost -- 100000`
 
 use narrows_directory::{Directory, Form, Options, Plan, Ports, Site, Subscriber};
 use narrows_store::{Guard, Store};
