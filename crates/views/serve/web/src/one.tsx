@@ -87,7 +87,7 @@ export function One({ kind, id }: { kind: Kind; id: string }) {
           {chart("Delay, median", "median", time)}
         </div>
       </Section>
-      <Past id={id} hasName={row.id !== row.class} />
+      <Past id={id} hasName={row.id !== row.class} down={live.data.down?.port} />
       {kind !== "hosts" && bounds && <Delays bounds={bounds} down={live.data.down} up={live.data.up} />}
       <Tins seen={totals.current} />
       {(kind === "hosts" || (addresses ?? []).length > 0) && (
@@ -193,28 +193,38 @@ function Tins({ seen }: { seen: { uptime: number; down?: Totals | null; up?: Tot
   );
 }
 
+/** A series as `/api/history/series` gives it. */
 interface Stored {
-  subject: { id: string; name: string; kind: string };
+  port: string;
+  ports: string[];
   what: string;
   unit: string;
   step_s: number;
   from: number;
   values: (number | null)[];
-  max?: (number | null)[];
 }
 
 const WEEK_S = 7 * 86400;
 
-/** A week, where the server keeps one. */
-function Past({ id, hasName }: { id: string; hasName: boolean }) {
+/** What is drawn of the past: the series, its title, and how its values are written. */
+const KEPT: { what: string; title: string; format: (value: Figure) => string }[] = [
+  { what: "sent", title: "Rate", format: bits },
+  { what: "delay-p99", title: "Delay, p99", format: (ms) => time(typeof ms === "number" ? ms * 1000 : ms) },
+  { what: "round-trip-p99", title: "Round trip, p99", format: (ms) => time(typeof ms === "number" ? ms * 1000 : ms) },
+  { what: "loss", title: "Loss", format: percent },
+];
+
+/** A week, where the server keeps one. `down` is the port of downloads. */
+function Past({ id, hasName, down }: { id: string; hasName: boolean; down: string | undefined }) {
   const [series, setSeries] = useState<Stored[]>([]);
   useEffect(() => {
     setSeries([]);
     if (!hasName) return undefined;
     const abort = new AbortController();
     const now = Math.floor(Date.now() / 1000);
-    const get = async (what: string): Promise<Stored | undefined> => {
+    const get = async (what: string, port?: string): Promise<Stored | undefined> => {
       const query = new URLSearchParams({ subject: id, what, from: String(now - WEEK_S), to: String(now), points: "336" });
+      if (port !== undefined) query.set("port", port);
       const answer = await fetch(`api/history/series?${query}`, { signal: abort.signal });
       return answer.ok ? ((await answer.json()) as Stored) : undefined;
     };
@@ -222,23 +232,26 @@ function Past({ id, hasName }: { id: string; hasName: boolean }) {
     void (async () => {
       const first = await get("sent");
       if (!first) return;
-      const second = await get("delay_p99");
-      setSeries(second ? [first, second] : [first]);
+      const wanted = KEPT.flatMap(({ what }) => first.ports.map((port) => get(what, port)));
+      const known = (one: Stored | undefined): one is Stored => one !== undefined && one.values.some((value) => value !== null);
+      setSeries((await Promise.all(wanted)).filter(known));
     })().catch(() => undefined);
     return () => abort.abort();
   }, [id, hasName]);
   if (series.length === 0) return null;
+  const line = ({ port, values }: Stored) =>
+    port === down ? { label: "down", colour: "--down", values } : { label: "up", colour: "--up", values, dashed: true };
   return (
     <Section title="The last week" class="wide">
       <div class="charts">
-        {series.map((one) => {
-          const times = one.values.map((_, number) => one.from + number * one.step_s);
-          const format = one.unit === "bit/s" ? bits : one.unit === "us" ? time : (value: Figure) => scaled(value, one.unit);
-          const lines = [{ label: "mean", colour: "--down", values: one.values }, ...(one.max ? [{ label: "most", colour: "--high", values: one.max }] : [])];
-          return <Chart key={one.what} title={one.what.replace(/_/g, " ")} times={times} lines={lines} format={format} />;
+        {KEPT.map(({ what, title, format }) => {
+          const both = series.filter((one) => one.what === what);
+          const [first] = both;
+          if (!first) return null;
+          const times = first.values.map((_, number) => first.from + number * first.step_s);
+          return <Chart key={what} title={title} times={times} lines={both.map(line)} format={format} />;
         })}
       </div>
     </Section>
   );
 }
-
