@@ -45,7 +45,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 pub fn bytes(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b':' | b'-' | b' ')).collect();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let value = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();

@@ -305,6 +305,10 @@ fn options(listen: &str, names: Option<&str>) -> Result<Options, Failure> {
         interval: Duration::from_secs(1),
         classes_max: 500,
         names: NamesFile::open(names.map(Path::new))?,
+        api: None,
+        history: None,
+        history_max: 1,
+        alarms: None,
     })
 }
 

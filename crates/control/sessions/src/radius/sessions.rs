@@ -251,7 +251,6 @@ impl Sessions {
     }
 
     /// The sessions that a Disconnect or CoA means. Outer `None`: there is no answer.
-    #[expect(clippy::type_complexity, reason = "no answer, a refusal, or sessions")]
     fn meant(
         &mut self,
         now: Now,

@@ -57,7 +57,7 @@ fn pairs(now: &Snapshot) -> Vec<[Option<&Port>; 2]> {
 }
 
 /// The classes of two ports, those of the first before what only the second has.
-fn joined<'a>(ports: [Option<&'a Port>; 2]) -> Vec<[Option<&'a Class>; 2]> {
+fn joined(ports: [Option<&Port>; 2]) -> Vec<[Option<&Class>; 2]> {
     let classes = |side: usize| ports[side].map_or(&[][..], |port| &port.classes);
     let by_handle: HashMap<&str, usize> =
         classes(1).iter().enumerate().map(|(at, class)| (class.handle.as_str(), at)).collect();
