@@ -424,8 +424,8 @@ fn outcome(answer: Answer) -> Result<(String, String), ApplyError> {
 
 /// The line of the batch that was refused, from 1.
 fn failed_line(complaint: &str) -> Option<usize> {
-    let lines = complaint.lines().filter_map(|line| line.strip_prefix("Command failed "));
-    lines.last()?.rsplit_once(':')?.1.trim().parse().ok()
+    let mut lines = complaint.lines().filter_map(|line| line.strip_prefix("Command failed "));
+    lines.next_back()?.rsplit_once(':')?.1.trim().parse().ok()
 }
 
 /// When the instance started, in seconds since 1970.

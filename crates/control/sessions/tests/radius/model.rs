@@ -270,6 +270,9 @@ impl Model {
     }
 }
 
+/// A packet that was sent: when, from where, its bytes, and the answer.
+type Sent = (u64, [u8; 4], Vec<u8>, Option<Vec<u8>>);
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
@@ -277,7 +280,7 @@ proptest! {
     fn sessions_are_those_of_a_list_that_is_searched(steps in steps()) {
         let mut world = World::new("");
         let mut model = Model::default();
-        let mut sent: Vec<(u64, [u8; 4], Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        let mut sent: Vec<Sent> = Vec::new();
         for step in steps {
             let stamp = |back: u64, world: &World| {
                 u32::try_from((BASE + world.second).saturating_sub(back)).unwrap().to_be_bytes()

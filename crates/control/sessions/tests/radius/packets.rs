@@ -143,7 +143,8 @@ fn a_coa_is_refused_with_the_cause() {
     let timeout = (Type::standard(27), &[0, 0, 0, 9][..]);
     let authorize_only = (SERVICE_TYPE, &[0, 0, 0, 17][..]);
     let no_plan = (FILTER_ID, &b"none"[..]);
-    let cases: [(u32, &[(Type, &[u8])]); 9] = [
+    type Case<'a> = (u32, &'a [(Type, &'a [u8])]);
+    let cases: [Case<'_>; 9] = [
         (401, &[SESSION, rate, timeout]),
         (402, &[rate]),
         (402, &[SESSION]),
