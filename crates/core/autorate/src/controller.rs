@@ -10,6 +10,12 @@ pub const TURN: Nanos = Nanos::from_millis(50);
 /// The excess that means a queue on a line without jitter: more than the packets of a burst that
 /// wait for each other at 5 Mbit/s, a third of what a call notices (ITU-T G.114 budgets).
 pub const DELAY: Nanos = Nanos::from_millis(10);
+/// … or so many full packets at the rate in force, if that is longer: a receiver delays its
+/// acknowledgement until the next segment of the flow (RFC 9293, section 3.8.6.3), which at low
+/// rates waits for those of other flows.
+const PACKETS: f64 = 6.0;
+/// A full packet on the wire, in bits.
+const PACKET: f64 = 1514.0 * 8.0;
 /// The share of lost segments that means a full short buffer. Radio loses less than a percent
 /// behind its own retransmissions; one flow of CUBIC at its limit does not lose that many, either.
 pub const LOSS: f64 = 0.05;
@@ -345,7 +351,8 @@ impl Controller {
 
     /// The excess that means a queue, in seconds.
     fn delay(&self) -> f64 {
-        DELAY.as_secs_f64().max((JITTER * self.jitter).min(JITTER_MOST))
+        let packets = (PACKETS * PACKET / self.rate).min(JITTER_MOST);
+        DELAY.as_secs_f64().max(packets).max((JITTER * self.jitter).min(JITTER_MOST))
     }
 
     /// There is a queue in the line.
