@@ -82,13 +82,11 @@ fn of_others(command: &str, before: &[&str], typed: &str, host: &impl Host) -> V
         ["--ports", "--stick", "--router", "--switch", "--port", "--wan", "--dev"];
     let last = before.last().copied().unwrap_or_default();
     let has_place = ["show", "status", "top", "upgrade", "doctor"].contains(&command);
-    let interfaces = if takes_interfaces.contains(&last) {
-        host.interfaces()
-    } else if has_place && !typed.starts_with('-') && !last.starts_with("--") {
-        host.interfaces()
-    } else {
+    let is_place = has_place && !typed.starts_with('-') && !last.starts_with("--");
+    if !is_place && !takes_interfaces.contains(&last) {
         return Vec::new();
-    };
+    }
+    let interfaces = host.interfaces();
     // Options take several, with commas between them.
     match typed.rsplit_once(',').filter(|_| takes_interfaces.contains(&last)) {
         None => interfaces,

@@ -2,7 +2,7 @@
 
 use super::joined::parse_pair;
 use super::run::{Plane, plane_of};
-use crate::output::{self, Format};
+use crate::output::Format;
 use anyhow::bail;
 use clap::Args;
 use narrows_control::Client;

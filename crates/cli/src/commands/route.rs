@@ -1,6 +1,6 @@
 //! `narrows route`.
 
-use crate::output::{self, Format};
+use crate::output::Format;
 use anyhow::{Context, bail};
 use clap::Args;
 use narrows_control::{
