@@ -100,7 +100,9 @@ mod tests {
     fn trips_are_taken_once_in_order_and_hosts_are_told_apart() {
         let line = Line::new();
         let ms = Nanos::from_millis;
-        [(1, 20), (2, 90), (1, 21)].map(|(host, time)| line.record(host, ms(time)));
+        for (host, time) in [(1, 20), (2, 90), (1, 21)] {
+            line.record(host, ms(time));
+        }
         line.count(10, 1);
         let Seen { trips, segments, lost } = line.take();
         assert_eq!([trips[0].1, trips[1].1, trips[2].1], [20, 90, 21].map(ms));
