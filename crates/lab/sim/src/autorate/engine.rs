@@ -273,7 +273,7 @@ impl<'a> Engine<'a> {
             }
             Event::Comes => {
                 if let Some(packet) = self.coming.pop_front() {
-                    self.meets_line(packet);
+                    self.enter_line(packet);
                 }
             }
             Event::Turn => {
@@ -295,7 +295,7 @@ impl<'a> Engine<'a> {
     /// A packet begins its way: at the limit, or at a server half a round trip before the line.
     fn offer(&mut self, packet: Packet) {
         match self.side {
-            Side::Before => self.meets_limit(packet),
+            Side::Before => self.offer_to_limit(packet),
             Side::Behind => {
                 self.coming.push_back(packet);
                 self.at(self.now + self.way(), Event::Comes);
@@ -303,7 +303,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn meets_limit(&mut self, packet: Packet) {
+    fn offer_to_limit(&mut self, packet: Packet) {
         self.arrived += packet.len();
         self.shaper.enqueue(packet, packet.len(), packet.flow(), self.now);
     }
@@ -321,13 +321,13 @@ impl<'a> Engine<'a> {
                     self.segments += 1;
                     self.lost_again += u64::from(self.lost.remove(&(*flow, *segment)));
                 }
-                self.meets_line(packet);
+                self.enter_line(packet);
             }
             Side::Behind => self.arrives(packet),
         }
     }
 
-    fn meets_line(&mut self, packet: Packet) {
+    fn enter_line(&mut self, packet: Packet) {
         if let Err(Packet::Data { flow, segment, .. }) =
             self.queue.send(packet, packet.len(), self.now)
         {
@@ -348,7 +348,7 @@ impl<'a> Engine<'a> {
                 {
                     self.trips.push(Trip { path: flow.into(), time: self.now - asked });
                 }
-                self.meets_limit(packet);
+                self.offer_to_limit(packet);
             }
         }
     }
