@@ -11,6 +11,7 @@ use crate::{Answer, ControlError, Request};
 use narrows_snapshot::Snapshot;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
@@ -35,6 +36,14 @@ impl Client {
     /// The instance whose socket is at `path`. Its ports are not asked for.
     pub fn at(path: PathBuf) -> Self {
         Self { path, ports: Vec::new() }
+    }
+
+    /// What tells this instance from one that has its place before or after it: each makes a socket
+    /// of its own. The socket's device, inode and change time. `None` if it has gone.
+    pub fn identity(&self) -> Option<String> {
+        let socket = std::fs::metadata(&self.path).ok()?;
+        let (device, inode) = (socket.dev(), socket.ino());
+        Some(format!("{device}:{inode}:{}.{:09}", socket.ctime(), socket.ctime_nsec()))
     }
 
     /// The instances of this network namespace; with `dev` only the one that has that port.

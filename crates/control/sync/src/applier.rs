@@ -18,15 +18,13 @@ use narrows_units::Rate;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// The name of the batch in complaints.
 const BATCH: &str = "narrows-sync";
 /// How long it waits for another process that applies, and how often it looks.
 const LOCK_TIME: Duration = Duration::from_secs(120);
 const LOCK_EVERY: Duration = Duration::from_millis(10);
-/// How much later or earlier the same process seems to have started, when asked again.
-const START_SLACK_S: u64 = 5;
 
 /// How a directory is applied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -49,8 +47,8 @@ struct How {
     uplink: [Option<u64>; 2],
     policy: Option<PathBuf>,
     names: Option<PathBuf>,
-    /// When the instance started, in seconds since 1970; none if none ran.
-    started_s: Option<u64>,
+    /// The identity of the instance; none if none ran.
+    instance: Option<String>,
 }
 
 impl Settings {
@@ -65,10 +63,10 @@ impl Settings {
 }
 
 impl How {
-    fn new(settings: &Settings, started_s: Option<u64>) -> Self {
+    fn new(settings: &Settings, instance: Option<String>) -> Self {
         let Settings { ports, uplink, policy, names } = settings.clone();
         let uplink = uplink.map(|rate| rate.map(Rate::bits_per_sec));
-        Self { ports, uplink, policy, names, started_s }
+        Self { ports, uplink, policy, names, instance }
     }
 
     fn settings(self) -> Settings {
@@ -77,9 +75,9 @@ impl How {
         Settings { ports, uplink, policy, names }
     }
 
-    /// Whether an instance that started then is the one to which this was applied.
-    fn is_of(&self, started_s: u64) -> bool {
-        self.started_s.is_some_and(|before| before.abs_diff(started_s) <= START_SLACK_S)
+    /// Whether the instance with this identity is the one to which this was applied.
+    fn is_of(&self, instance: Option<&str>) -> bool {
+        instance.is_some() && self.instance.as_deref() == instance
     }
 }
 
@@ -244,16 +242,15 @@ impl Applier {
             report,
             warnings: String::new(),
         };
-        let mut started = None;
+        let mut instance = None;
         if let Some(client) = &client {
             if !client.ports.contains(internet) {
                 let has = client.ports.join(", ");
                 let (internet, subscribers) = (internet.clone(), subscribers.clone());
                 return Err(ApplyError::Ports { internet, subscribers, has });
             }
-            let started_s = started_s(client)?;
-            started = Some(started_s);
-            let before = self.before(begun, directory, &numbers, started_s);
+            instance = client.identity();
+            let before = self.before(begun, directory, &numbers, instance.as_deref());
             let devs = [subscribers.as_str(), internet.as_str()];
             let (commands, warnings) = bring(client, before, &next, devs)?;
             (applied.commands, applied.warnings) = (Some(commands), warnings);
@@ -268,7 +265,7 @@ impl Applier {
             self.write_files(&compile(directory, &options), &mut applied.files)?;
             self.has_old_files = false;
         }
-        let how = How::new(&self.settings, started);
+        let how = How::new(&self.settings, instance);
         let how = serde_json::to_string(&how).unwrap_or_default();
         Ok((how, next, applied))
     }
@@ -304,11 +301,11 @@ impl Applier {
         begun: &Begun,
         now: &Directory,
         numbers: &Numbers,
-        started_s: u64,
+        instance: Option<&str>,
     ) -> Option<Form> {
         let before = begun.before.as_ref()?;
         let how: How = serde_json::from_str(&before.how).ok()?;
-        if !how.is_of(started_s) {
+        if !how.is_of(instance) {
             return None;
         }
         let settings = how.settings();
@@ -428,13 +425,6 @@ fn failed_line(complaint: &str) -> Option<usize> {
     lines.next_back()?.rsplit_once(':')?.1.trim().parse().ok()
 }
 
-/// When the instance started, in seconds since 1970.
-fn started_s(client: &Client) -> Result<u64, ApplyError> {
-    let uptime = client.snapshot(false)?.uptime_s;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok((now.as_secs_f64() - uptime).max(0.0).round() as u64)
-}
-
 /// Waits until no other process applies this store.
 fn lock(store: &Path) -> Result<Lock, ApplyError> {
     let mut path = store.as_os_str().to_owned();
@@ -470,9 +460,10 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_started_later_is_another_one() {
-        let how = How::new(&Settings::default(), Some(1000));
-        assert!(how.is_of(1003) && !how.is_of(1006) && !how.is_of(900));
-        assert!(!How::new(&Settings::default(), None).is_of(1000));
+    fn what_runs_is_known_of_the_same_instance_only() {
+        let how = |instance: Option<&str>| How::new(&Settings::default(), instance.map(Into::into));
+        assert!(how(Some("a")).is_of(Some("a")));
+        assert!(!how(Some("a")).is_of(Some("b")));
+        assert!(!how(Some("a")).is_of(None) && !how(None).is_of(None));
     }
 }
