@@ -22,7 +22,8 @@ pub(super) enum Output {
     Csv,
 }
 
-/// Takes the option for CSV out of `words`, which then ask for JSON by `json`. Whether it was there.
+/// Takes the option for CSV out of `words`, which then ask for JSON by `json`. Whether it was
+/// there.
 pub(super) fn asks_for_csv(words: &mut [String], json: &str) -> bool {
     let option = words.iter_mut().find(|word| ["-csv", "--csv"].contains(&word.as_str()));
     option.map(|word| json.clone_into(word)).is_some()

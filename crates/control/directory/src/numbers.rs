@@ -138,8 +138,8 @@ impl Numbers {
     pub fn assign(&self, identities: &[String]) -> Vec<u32> {
         let mut numbers: Vec<Option<u32>> =
             identities.iter().map(|identity| self.0.get(identity).copied()).collect();
-        // A subscriber that is gone leaves its number free only for the next import: in this one, the
-        // class of that number still runs.
+        // A subscriber that is gone leaves its number free only for the next import: in this one,
+        // the class of that number still runs.
         let mut taken: HashSet<u32> = self.0.values().copied().collect();
         let mut waiting: BTreeSet<(&str, usize)> = (identities.iter().enumerate())
             .filter(|(index, _)| numbers[*index].is_none())

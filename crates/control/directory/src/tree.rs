@@ -55,8 +55,8 @@ pub(crate) struct SubscriberAt<'a> {
 }
 
 impl Tree {
-    /// The rates of `sites` and `subscribers` in `direction` (0 is downstream); `said` is what a note
-    /// calls one.
+    /// The rates of `sites` and `subscribers` in `direction` (0 is downstream); `said` is what a
+    /// note calls one.
     pub(crate) fn grow(
         dev: &str,
         sites: &[SiteAt<'_>],

@@ -119,7 +119,8 @@ impl Leases {
     }
 
     /// Who has which leased addresses at `unix` seconds since 1970. An address that two servers
-    /// lease belongs to the client of the first one. One of the addresses `fixed` is nobody's lease.
+    /// lease belongs to the client of the first one. One of the addresses `fixed` is nobody's
+    /// lease.
     pub fn assignments(
         &self,
         unix: u64,

@@ -21,7 +21,8 @@ fn addresses(list: &str) -> impl Iterator<Item = Prefix> {
     list.split(' ').filter_map(|word| word.parse().ok())
 }
 
-/// What was added to `present` stays in `next`, which its source says. An empty label takes it away.
+/// What was added to `present` stays in `next`, which its source says. An empty label takes it
+/// away.
 pub(crate) fn carry(present: &Subscriber, next: &mut Subscriber) {
     for (label, list) in present.labels.iter().filter(|(label, _)| label.starts_with(MARK)) {
         if !next.labels.contains_key(label) {

@@ -1,7 +1,7 @@
 //! From the store to the running instance, and to the files from which it starts.
 //!
-//! *A batch is not all or nothing.* As with `tc -batch`, the lines before a refused one are in force.
-//! So each command has an inverse, and what was done is undone in reverse order.
+//! *A batch is not all or nothing.* As with `tc -batch`, the lines before a refused one are in
+//! force. So each command has an inverse, and what was done is undone in reverse order.
 //!
 //! *What runs* is taken to be what was applied last, if the same process still runs; else it is
 //! read from the instance. If the instance refuses a command, then somebody has changed it
@@ -410,7 +410,8 @@ fn batch(commands: &[Command]) -> (String, usize) {
     (text, lines)
 }
 
-/// What a command printed, on both outputs; [`ApplyError::Foreign`] with its complaint if it failed.
+/// What a command printed, on both outputs; [`ApplyError::Foreign`] with its complaint if it
+/// failed.
 fn outcome(answer: Answer) -> Result<(String, String), ApplyError> {
     let outcome = answer.outcome().map_err(ControlError::Refused)?;
     match outcome.code {

@@ -2,8 +2,8 @@
 //!
 //! *Idea.* A [`Source`] says who there is. [`Store::replace`](narrows_store::Store::replace) keeps
 //! it. An [`Applier`] compiles the directory as it was applied last and as it is, and gives the
-//! running instance only what differs, as one batch of `tc` commands. It also writes the policy file
-//! and the file of names, so that a restart comes up the same.
+//! running instance only what differs, as one batch of `tc` commands. It also writes the policy
+//! file and the file of names, so that a restart comes up the same.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -17,11 +17,11 @@
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
 //! *Principles.* All or nothing: a batch that the instance refuses in the middle is undone, and the
-//! directory stays marked as not applied. If what runs is not what was applied last, it is read from
-//! the instance and compared.
+//! directory stays marked as not applied. If what runs is not what was applied last, it is read
+//! from the instance and compared.
 //!
-//! *Non-goals.* What is not of the directory: other ports, other qdiscs and classes, filters of other
-//! kinds stay as they are.
+//! *Non-goals.* What is not of the directory: other ports, other qdiscs and classes, filters of
+//! other kinds stay as they are.
 
 pub mod applier;
 pub mod leases;

@@ -3,9 +3,9 @@
 //! Boxes that own more than they need have a surplus, those that need more than they own a deficit.
 //! The boxes stand in a ring, and a deficit is met by the next surpluses after its box. So a box
 //! borrows from few others; a demand that grows or shrinks changes the last of its loans and leaves
-//! the others, and those of other boxes, as they are, unless two boxes want one surplus. What nobody
-//! borrows stays with its owner. A box that computes the ring alone gets the same loans as any
-//! other.
+//! the others, and those of other boxes, as they are, unless two boxes want one surplus. What
+//! nobody borrows stays with its owner. A box that computes the ring alone gets the same loans as
+//! any other.
 //!
 //! Cost: O(n + loans) for n boxes, and as much again where a box that lent everything is passed
 //! over: each is passed over once.

@@ -6,8 +6,8 @@
 //!
 //! * `lte`: the rate is a Brownian motion with a deviation of 200 packets a second after a second,
 //!   up to 1,000 packets a second: the model of a cellular line of Winstein et al., "Stochastic
-//!   forecasts achieve high throughput and low delay over cellular networks" (NSDI 2013), section 3.
-//!   It is reflected at 100 packets a second; outages are left out.
+//!   forecasts achieve high throughput and low delay over cellular networks" (NSDI 2013), section
+//!   3. It is reflected at 100 packets a second; outages are left out.
 //! * `starlink-upload`: a new rate every 15 s, when satellites are assigned anew (Mohan et al., "A
 //!   multifaceted look at Starlink performance", WWW 2024); log-normal around the median of
 //!   17 Mbit/s that Michel et al., "A first look at Starlink performance" (IMC 2022), measured for

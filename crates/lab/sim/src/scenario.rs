@@ -10,11 +10,11 @@
 //! 4. `{key}` in any string becomes the value of that key of `[port]`;
 //! 5. quantities are read as `tc` reads them (`quantity.rs`) and checked.
 //!
-//! A file with a table `[fabric]`, `[estimator]`, `[star]`, `[tree]`, `[fleet]` or `[autorate]` is of another
-//! kind: a network of hosts (`fabric.rs`), a host whose destinations' rates are estimated
-//! (`estimator.rs`), hosts that send to one (`star.rs`), applications below a tree of classes
-//! (`tree.rs`), boxes that share a limit (`fleet.rs`), lines whose rate changes (`autorate.rs`). An
-//! [`Experiment`] is a scenario of any kind.
+//! A file with a table `[fabric]`, `[estimator]`, `[star]`, `[tree]`, `[fleet]` or `[autorate]` is
+//! of another kind: a network of hosts (`fabric.rs`), a host whose destinations' rates are
+//! estimated (`estimator.rs`), hosts that send to one (`star.rs`), applications below a tree of
+//! classes (`tree.rs`), boxes that share a limit (`fleet.rs`), lines whose rate changes
+//! (`autorate.rs`). An [`Experiment`] is a scenario of any kind.
 //!
 //! *Principles.* Unknown keys are errors, with the line and a suggestion. No input panics.
 //! Everything random follows from `run.seed`; all strategies of a point get the same seed, and so

@@ -2,8 +2,8 @@
 //!
 //! *Idea.* A code is the exponent and the first bits of the mantissa, so codes are in the order of
 //! the numbers, and small numbers are exact. A code stands for the middle of all numbers that have
-//! it. Rates have [`FINE`] bits, so they are within 0.2 %; times and losses have [`COARSE`] bits, so
-//! they are within 6.3 %.
+//! it. Rates have [`FINE`] bits, so they are within 0.2 %; times and losses have [`COARSE`] bits,
+//! so they are within 6.3 %.
 
 /// The bits of rates and counts: within 1/512.
 pub const FINE: u32 = 8;

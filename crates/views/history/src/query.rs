@@ -229,8 +229,8 @@ impl Reader<'_> {
     }
 
     /// The step, the time of the first point, and the points of a series in `range`: of the finest
-    /// resolution that goes back so far and has no more points. If that has far too few, or none has
-    /// so few, several points are merged into one.
+    /// resolution that goes back so far and has no more points. If that has far too few, or none
+    /// has so few, several points are merged into one.
     pub(crate) fn points(
         &self,
         id: SeriesId,

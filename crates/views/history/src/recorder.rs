@@ -7,8 +7,8 @@
 //! there as far as they are, every ten minutes.
 //!
 //! *Clocks.* Intervals are those of the wall clock, so that points of two machines, or of two runs,
-//! stand side by side. If the clock goes back by a few seconds, figures go into the interval that is
-//! open; if by more, what is open is closed and recording goes on at the new time.
+//! stand side by side. If the clock goes back by a few seconds, figures go into the interval that
+//! is open; if by more, what is open is closed and recording goes on at the new time.
 
 use crate::block::Block;
 use crate::key::SERIES_MAX;

@@ -4,8 +4,8 @@
 //! alarm to a webhook, a history to a database. Certificates are checked against those that the
 //! system trusts, so a company's own authority works where the system knows it.
 //!
-//! *Principles.* Nothing is followed: a redirect is an error, so that a body goes where the operator
-//! said. An answer is read up to a bound and shown only in errors.
+//! *Principles.* Nothing is followed: a redirect is an error, so that a body goes where the
+//! operator said. An answer is read up to a bound and shown only in errors.
 //!
 //! *Non-goals.* A pool, retries, other methods.
 

@@ -157,7 +157,8 @@ mod tests {
         }
     }
 
-    /// The example of the draft's section 3.4, with the median in the place of the 99.9th percentile.
+    /// The example of the draft's section 3.4, with the median in the place of the 99.9th
+    /// percentile.
     #[test]
     fn the_example_of_the_draft_scores_50() {
         let application = Application {

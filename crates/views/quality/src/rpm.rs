@@ -1,11 +1,11 @@
 //! Responsiveness under working conditions: draft-ietf-ippm-responsiveness.
 //!
 //! The draft loads the line and times requests over it. Here, those intervals count in which the
-//! traffic of the line loads it: it is sent at [`LOADED`] of its rate or more. Round trips are those
-//! of its TCP and QUIC connections, to which the delay in Narrows is added. As in the draft, the
-//! slowest 5 % are left out, and the responsiveness is 60,000 divided by the mean in milliseconds.
-//! The draft's requests also wait for the server and for new connections; these do not, so the
-//! figure is higher than that of a test over the same line.
+//! traffic of the line loads it: it is sent at [`LOADED`] of its rate or more. Round trips are
+//! those of its TCP and QUIC connections, to which the delay in Narrows is added. As in the draft,
+//! the slowest 5 % are left out, and the responsiveness is 60,000 divided by the mean in
+//! milliseconds. The draft's requests also wait for the server and for new connections; these do
+//! not, so the figure is higher than that of a test over the same line.
 
 use serde::Serialize;
 

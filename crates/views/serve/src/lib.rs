@@ -5,12 +5,12 @@
 //! instance does not depend on the number of clients or requests.
 //!
 //! *Principles.* Read-only: no request changes anything, except those of the API to write with a
-//! token that may. Loopback only, unless there are credentials. Memory is bounded: points, series, connections and metrics have limits, and the
-//! answers say what a limit leaves out. When the instance is gone, its metrics are gone: no stale
-//! figure looks like a fresh one.
+//! token that may. Loopback only, unless there are credentials. Memory is bounded: points, series,
+//! connections and metrics have limits, and the answers say what a limit leaves out. When the
+//! instance is gone, its metrics are gone: no stale figure looks like a fresh one.
 //!
-//! With a file for it, a year of history is kept as well (`narrows_history`); with a file of alarms,
-//! rules are held against what is seen (`narrows_alarms`).
+//! With a file for it, a year of history is kept as well (`narrows_history`); with a file of
+//! alarms, rules are held against what is seen (`narrows_alarms`).
 //!
 //! *Non-goals.* Encryption (use a reverse proxy), metrics of hosts and flows, whose number is
 //! unbounded.

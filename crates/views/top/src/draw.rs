@@ -12,8 +12,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use std::borrow::Cow;
 
-/// The width of the sparkline beside a port's figures on a screen of [`WIDTH`]. A wider screen gives
-/// it the rest.
+/// The width of the sparkline beside a port's figures on a screen of [`WIDTH`]. A wider screen
+/// gives it the rest.
 const PORT_BARS: usize = 20;
 /// The columns that every view fits into.
 const WIDTH: usize = 80;

@@ -62,7 +62,8 @@ impl Offer {
         *self == Self::default()
     }
 
-    /// The plan that a subscriber has from now on who had `former`; `None` if nothing is said of it.
+    /// The plan that a subscriber has from now on who had `former`; `None` if nothing is said of
+    /// it.
     pub fn applied(&self, config: &Config, former: Option<&Plan>) -> Option<Plan> {
         // A plan may be gone from the configuration since a session was saved.
         if let Some(plan) = self.plan.as_ref().and_then(|name| config.plans.get(name)) {

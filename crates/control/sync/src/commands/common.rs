@@ -33,8 +33,8 @@ pub struct StoreArgs {
 /// How it is applied.
 #[derive(Args)]
 pub struct ApplyArgs {
-    /// The port towards the Internet and the one towards the subscribers. Default: those of the last
-    /// time.
+    /// The port towards the Internet and the one towards the subscribers. Default: those of the
+    /// last time.
     #[arg(long, value_name = "INTERNET,SUBSCRIBERS", value_parser = ports)]
     ports: Option<Ports>,
 

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// Any JSON API over HTTP, with a mapping file that says how to ask it and what its answers are.
 ///
 /// There are mapping files for UISP, Splynx, Sonar and Powercode. If a list does not come whole,
-/// nothing is changed. The exit status is 0 if all of it was taken, 3 if something was left out, and
-/// 1 if nothing is changed.
+/// nothing is changed. The exit status is 0 if all of it was taken, 3 if something was left out,
+/// and 1 if nothing is changed.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows-sync http --mapping /etc/narrows/uisp.toml --dry-run

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 /// JSON documents, with a mapping file that says what their members are.
 ///
-/// A document has an array of objects, or several. The exit status is 0 if all of it was taken, 3 if
-/// something was left out, and 1 if nothing is changed.
+/// A document has an array of objects, or several. The exit status is 0 if all of it was taken, 3
+/// if something was left out, and 1 if nothing is changed.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows-sync json --mapping json.toml customers.json --dry-run

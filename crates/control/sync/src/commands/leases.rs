@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 /// DHCP leases of Kea and dnsmasq: addresses of subscribers that another source has.
 ///
-/// A lease belongs to the subscriber whose label, or identity, is what the lease says: a MAC address,
-/// a line's circuit ID, and others. It runs on until it is ended.
+/// A lease belongs to the subscriber whose label, or identity, is what the lease says: a MAC
+/// address, a line's circuit ID, and others. It runs on until it is ended.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows-sync leases --config /etc/narrows/leases.toml --ports eth1,eth2")]

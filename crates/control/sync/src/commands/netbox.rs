@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 /// NetBox: active circuits with a tenant are subscribers.
 ///
-/// Rates are those of termination A, addresses those of the tenant. Another rule needs a mapping file
-/// of its own. The exit status is 0 if all of it was taken, 3 if something was left out, and 1 if
-/// nothing is changed.
+/// Rates are those of termination A, addresses those of the tenant. Another rule needs a mapping
+/// file of its own. The exit status is 0 if all of it was taken, 3 if something was left out, and 1
+/// if nothing is changed.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows-sync netbox --url https://netbox.example.net --token-file netbox.token --dry-run

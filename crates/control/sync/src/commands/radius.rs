@@ -11,8 +11,8 @@ use std::process::ExitCode;
 /// RADIUS sessions: a server of accounting, CoA and Disconnect.
 ///
 /// A session that a NAS reports becomes a subscriber with its addresses and its plan, and has a
-/// class within a second. A CoA changes its rate, and a Stop or a Disconnect takes its addresses. It
-/// runs on until it is ended; one that starts again knows the sessions that were there.
+/// class within a second. A CoA changes its rate, and a Stop or a Disconnect takes its addresses.
+/// It runs on until it is ended; one that starts again knows the sessions that were there.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows-sync radius --config /etc/narrows/radius.toml --ports eth1,eth2

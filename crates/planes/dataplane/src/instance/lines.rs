@@ -248,8 +248,8 @@ impl Instance {
 }
 
 impl Line {
-    /// What is to be said of `decision`: a rate that differs by a quarter from the one that was said
-    /// last, and a path that became longer.
+    /// What is to be said of `decision`: a rate that differs by a quarter from the one that was
+    /// said last, and a path that became longer.
     fn event(&mut self, dev: &str, decision: &Decision, now: Nanos) -> Option<String> {
         let Decision { rate, reason, excess } = *decision;
         let (said, at) = self.said;
