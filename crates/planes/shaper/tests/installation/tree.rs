@@ -192,10 +192,10 @@ fn a_plan_can_be_read() {
     assert_eq!(
         lines[..4],
         [
-            "limit 14: 10 Mbit/s over 1 queues by equal",
-            "qdisc 0: parent 1:1 on 1 queues: Noqueue",
-            "qdisc 14: parent 1:2 on 1 queues",
-            "qdisc 0: parent 14:1 on 1 queues: Fifo(Bytes(100000 bytes))",
+            "limit 14: 10 Mbit/s over 1 queue by equal",
+            "qdisc 0: parent 1:1 on 1 queue: Noqueue",
+            "qdisc 14: parent 1:2 on 1 queue",
+            "qdisc 0: parent 14:1 on 1 queue: Fifo(Bytes(100000 bytes))",
         ]
     );
 }
