@@ -384,7 +384,7 @@ mod tests {
     fn the_text_says_everything_in_the_words_of_the_field() {
         let expected = "\
 narrows running for 61 s, fail-open (bridge nrwbr7), kept by process 4711
-eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
+eth2: native copy, mtu 1500, 1 queue, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
   no carrier: packets sent here are lost in the kernel
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
