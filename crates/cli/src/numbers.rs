@@ -63,12 +63,15 @@ const ENDLESS: [&str; 9] = [
 ];
 
 /// Options whose numbers size nothing, or are checked later, and why.
-const UNBOUNDED: [(&str, &str, &str); 7] = [
+const UNBOUNDED: [(&str, &str, &str); 10] = [
     ("narrows run", "dispatcher", "a priority that libxdp compares"),
     ("narrows run", "front", "a file's name"),
     ("narrows bench connection-frames", "begin", "a count that a counter is compared with"),
     ("narrows import libreqos", "up", "a rate in the text of a policy"),
     ("narrows import libreqos", "down", "a rate in the text of a policy"),
+    ("narrows history show", "to", "a time in seconds since 1970"),
+    ("narrows history worst", "to", "a time in seconds since 1970"),
+    ("narrows history export", "to", "a time in seconds since 1970"),
     ("narrows chaos", "seed", "a seed"),
     ("narrows sim", "seed", "a seed"),
 ];
