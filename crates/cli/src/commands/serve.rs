@@ -125,9 +125,9 @@ fn apply() -> Apply {
             *applier = Some(Applier::new(settings));
         }
         let Some(applier) = applier.as_mut() else { return Ok(()) };
-        let Applied { commands, files, warnings, .. } =
+        let Applied { commands, warnings, .. } =
             applier.apply(store).map_err(|error| error.to_string())?;
-        if commands.is_none() && files.is_empty() {
+        if commands.is_none() && applier.settings().policy.is_none() {
             let port = &applier.settings().ports.subscribers;
             return Err(format!(
                 "no instance has the port {port}, and no policy file is kept: start the instance"
