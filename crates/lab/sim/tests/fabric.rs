@@ -113,8 +113,9 @@ fn all_kinds_of_scenarios_are_listed_together() {
             Experiment::read(name, text, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert!(!matches!(experiment, Experiment::Shaper(_)), "{name}");
         assert!(!experiment.about().title.is_empty(), "{name}");
-        // What other costs would change is a question of ours, and lines that change are users'.
-        let of_a_paper = !name.ends_with("line-costs") && !name.starts_with("autorate");
+        // Other costs, and lines that change by a rule, are questions of ours.
+        let is_ours = ["line-costs", "autorate-halves", "autorate-quarter"];
+        let of_a_paper = !is_ours.iter().any(|ours| name.ends_with(ours));
         assert_eq!(experiment.about().source.is_some(), of_a_paper, "{name}");
     }
 }
