@@ -163,8 +163,9 @@ fn peak(test: &str, classes: usize, leaf: Leaf) -> Option<u64> {
 }
 
 /// That each class takes no more than `class_max` bytes in the two snapshots that are held at a
-/// time, and in the rows of the page. Of `MemoryMax` in `narrows-serve.service`, 60,000 classes leave room for clients that read
-/// slowly, and hold up to two snapshots more ([`crate::download`]).
+/// time, and in the rows of the page. Of `MemoryMax` in `narrows-serve.service`, 60,000 classes
+/// leave room for clients that read slowly, and hold up to two snapshots more
+/// ([`crate::download`]).
 fn check(test: &str, leaf: Leaf, class_max: u64) {
     let Some(peak) = peak(test, CLASSES, leaf) else { return };
     let most = REST_MAX + class_max * CLASSES as u64;
