@@ -28,8 +28,8 @@ fn import(bed: &Testbed, folder: &str, circuits: &[u32]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The packets that the class of circuit 7 has sent, and its backlog in packets.
-fn figures(instance: &Instance, number: &str) -> (u64, u64) {
+/// The packets that the class `number` at port-b has sent, and its backlog in packets.
+pub fn figures(instance: &Instance, number: &str) -> (u64, u64) {
     let shown =
         instance.command("tc").args(["-j", "-s", "class", "show", "dev", "port-b"]).output();
     let classes: Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();

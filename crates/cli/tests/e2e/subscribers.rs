@@ -1,10 +1,10 @@
 //! A directory of subscribers beside a running instance: `narrows sync`.
 
+use crate::importing::figures;
 use crate::setup::{
     NARROWS, Scratch, complaint, flood, narrows, run, show, turn_to_count, wait_for,
 };
 use narrows_testbed::bed::SERVER_IP;
-use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::fs;
@@ -83,17 +83,6 @@ impl Drop for Provider<'_> {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// The packets that a class has sent, and its backlog in packets.
-fn figures(instance: &Instance, number: &str) -> (u64, u64) {
-    let shown =
-        instance.command("tc").args(["-j", "-s", "class", "show", "dev", "port-b"]).output();
-    let classes: Value = serde_json::from_slice(&shown.unwrap().stdout).unwrap();
-    let mut classes = classes.as_array().unwrap().iter();
-    let class = classes.find(|class| class["handle"] == number).unwrap();
-    let stats = class.get("stats").unwrap_or(class);
-    (stats["packets"].as_u64().unwrap(), stats["qlen"].as_u64().unwrap())
 }
 
 /// The lines that are in one of both.

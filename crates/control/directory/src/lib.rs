@@ -40,7 +40,6 @@ pub use compile::{Compiled, Entry, Options, Ports, Row, Rows, compile, compile_r
 pub use draft::{Draft, Note, Report};
 pub use form::{ClassForm, FilterForm, Form, Leaf, PortForm};
 pub use model::{Directory, Plan, Prefix, Queueing, Site, Subscriber};
-pub use narrows_units::counted as count;
 pub use numbers::{Numbers, NumbersError};
 pub use prefix::PrefixError;
 pub use said::{printable, rate_words};

@@ -6,7 +6,7 @@
 use crate::fault::quoted;
 use crate::{Faults, List, SourceError};
 use ::csv::{ByteRecord, ReaderBuilder};
-use narrows_directory::count;
+use narrows_units::counted;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -68,7 +68,7 @@ pub fn read(
             let what = format!(
                 "it has {} and the first line names {}: the row is left out; a field with the \
                  delimiter in it needs quotes",
-                count(fields.len(), "field"),
+                counted(fields.len(), "field"),
                 columns.len()
             );
             faults.add(format!("{title}, line {line}"), what);

@@ -3,9 +3,8 @@
 use crate::added;
 use crate::cache::Cache;
 use crate::{StoreError, set_state};
-use narrows_directory::{
-    CLASSES_MAX, Change, Changes, Directory, Site, Subscriber, count, printable,
-};
+use narrows_directory::{CLASSES_MAX, Change, Changes, Directory, Site, Subscriber, printable};
+use narrows_units::counted;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -158,7 +157,7 @@ impl Edit {
             let more = conflicts.len().saturating_sub(CONFLICTS_MAX);
             conflicts.truncate(CONFLICTS_MAX);
             if more > 0 {
-                conflicts.push(format!("and {} more", count(more, "conflict")));
+                conflicts.push(format!("and {} more", counted(more, "conflict")));
             }
             return Err(StoreError::Conflict(conflicts));
         }

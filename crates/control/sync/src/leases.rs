@@ -8,10 +8,10 @@
 //! would be taken from everybody. Later, its leases stay until they end.
 
 use crate::Online;
-use narrows_directory::{Prefix, count};
+use narrows_directory::Prefix;
 use narrows_sessions::leases::{Config, Leases as Table, Source};
 use narrows_store::added_addresses;
-use narrows_units::Nanos;
+use narrows_units::{Nanos, counted};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -88,7 +88,7 @@ impl Leases {
                     let said = if followed.is_read {
                         String::new()
                     } else {
-                        format!("read {}", count(leases.len(), "lease"))
+                        format!("read {}", counted(leases.len(), "lease"))
                     };
                     followed.is_read = true;
                     is_new |= self.table.set(index, leases);
@@ -123,7 +123,7 @@ impl Leases {
         let changed = store.add_addresses(SOURCE, &assignments)?;
         self.found = Some((store.revision()?, Instant::now()));
         if changed > 0 {
-            log::info!("leases changed the addresses of {}", count(changed, "subscriber"));
+            log::info!("leases changed the addresses of {}", counted(changed, "subscriber"));
             self.online.apply();
         }
         Ok(())

@@ -3,10 +3,11 @@
 //! The mapping is read again each time, so a changed one counts from the next sync on.
 
 use crate::source::{Gathered, Source};
-use narrows_directory::{Report, count};
+use narrows_directory::Report;
 use narrows_sources::files::{self, Format, Main};
 use narrows_sources::http::{self, Pace};
 use narrows_sources::{Converted, Lists, Mapping, SourceError, convert, netbox};
+use narrows_units::counted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -89,8 +90,8 @@ impl Records {
 fn gathered(Converted { directory, faults }: Converted) -> Gathered {
     let summary = format!(
         "{} at {}",
-        count(directory.subscribers.len(), "subscriber"),
-        count(directory.sites.len(), "site")
+        counted(directory.subscribers.len(), "subscriber"),
+        counted(directory.sites.len(), "site")
     );
     let mut report = Report::default();
     report.faults.extend(faults.kept().iter().map(ToString::to_string));

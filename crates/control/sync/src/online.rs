@@ -5,8 +5,9 @@
 //! refuses, since another source has the address, does not hold up the others.
 
 use crate::{Applied, Applier, ApplyError};
-use narrows_directory::{Subscriber, count};
+use narrows_directory::Subscriber;
 use narrows_store::{Edit, Store, StoreError};
+use narrows_units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -136,7 +137,7 @@ impl Online {
             Ok(Applied { commands: Some(given), took, report, warnings, .. }) => {
                 self.again = None;
                 if given > 0 {
-                    let commands = count(given, "command");
+                    let commands = counted(given, "command");
                     log::info!("gave the instance {commands}, within {} ms", took.as_millis());
                 }
                 format!("{}{warnings}", report.lines())

@@ -71,7 +71,7 @@ impl Radius {
     pub fn summary(&self) -> String {
         let addresses: Vec<String> =
             self.listener.addresses().map(|address| address.to_string()).collect();
-        let sessions = narrows_directory::count(self.sessions.count(), "session");
+        let sessions = narrows_units::counted(self.sessions.count(), "session");
         format!("listens at {} for RADIUS, with {sessions}", addresses.join(", "))
     }
 

@@ -3,11 +3,11 @@
 use crate::output;
 use anyhow::{Context as _, bail};
 use clap::Args;
-use narrows_directory::{Ports, Report, count};
+use narrows_directory::{Ports, Report};
 use narrows_store::{Guard, Store};
 use narrows_sync::{Applied, Applier, Settings, Source};
 use narrows_tc::number;
-use narrows_units::Rate;
+use narrows_units::{Rate, counted};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -239,7 +239,7 @@ pub fn apply(store: &mut Store, applier: &mut Applier) -> anyhow::Result<()> {
     match commands {
         Some(0) => output::report("the instance is as it should be\n"),
         Some(commands) => {
-            let commands = count(commands, "command");
+            let commands = counted(commands, "command");
             output::report(format_args!("gave the instance {commands}, within {ms:.0} ms\n"));
         }
         None if files.is_empty() && applier.settings().policy.is_none() => bail!(

@@ -3,8 +3,9 @@
 use super::common::StoreArgs;
 use crate::output;
 use clap::Args;
-use narrows_directory::{Directory, Subscriber, count, printable};
+use narrows_directory::{Directory, Subscriber, printable};
 use narrows_store::Store;
+use narrows_units::counted;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
@@ -52,11 +53,11 @@ fn text_form(store: &mut Store) -> anyhow::Result<String> {
     let Directory { sites, subscribers } = store.directory()?;
     let mut text = format!(
         "{} at {}, revision {revision}\n",
-        count(subscribers.len(), "subscriber"),
-        count(sites.len(), "site")
+        counted(subscribers.len(), "subscriber"),
+        counted(sites.len(), "site")
     );
     for (source, [sites, subscribers]) in sources {
-        let (sites, subscribers) = (count(sites, "site"), count(subscribers, "subscriber"));
+        let (sites, subscribers) = (counted(sites, "site"), counted(subscribers, "subscriber"));
         text += &format!("from {}: {subscribers}, {sites}\n", printable(&source));
     }
     for (identity, site) in sites {
