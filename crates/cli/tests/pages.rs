@@ -88,6 +88,22 @@ fn every_link_leads_to_a_page_and_a_heading_that_are_there() {
 }
 
 #[test]
+fn the_front_page_leads_to_every_page() {
+    // The book's own table of contents and first page, and a sketch that the page's makers read.
+    const APART: [&str; 3] = ["SUMMARY.md", "introduction.md", "page-design.md"];
+    let pages = pages();
+    let docs = root().join("docs");
+    let front = &pages[&root().join("README.md")];
+    let front = links(front);
+    let missing = pages.keys().filter_map(|path| path.strip_prefix(&docs).ok()?.to_str());
+    let missing = missing.filter(|name| {
+        let link = format!("docs/{name}");
+        !APART.contains(name) && !front.iter().any(|one| one.split('#').next() == Some(&*link))
+    });
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new(), "README.md has no link to these");
+}
+
+#[test]
 fn the_book_has_every_page_of_its_folder() {
     let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed = links(&summary);
