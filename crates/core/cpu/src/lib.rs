@@ -15,6 +15,7 @@
 mod lanes;
 mod memory;
 mod model;
+pub mod probes;
 #[cfg(target_os = "linux")]
 mod schedule;
 

@@ -138,6 +138,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_example_for_bpftrace_names_every_reason_by_its_number() {
+        let script = include_str!("../../../../examples/bpftrace/delays.bt");
+        for (number, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(number, reason as usize);
+            let named = format!("@reason[{number}] = \"{}\";", reason.name());
+            assert!(script.contains(&named), "the script lacks {named}");
+        }
+        assert_eq!(script.matches("@reason[").count(), DropReason::ALL.len() + 1);
+    }
+
+    #[test]
     fn every_reason_has_a_counter_and_a_name_of_its_own() {
         let mut counters = DropCounters::default();
         for (place, reason) in DropReason::ALL.into_iter().enumerate() {

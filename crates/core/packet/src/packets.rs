@@ -311,8 +311,10 @@ impl Packets {
     pub fn discard(&mut self, id: PacketId, reason: DropReason) {
         self.drops.add(reason, 1);
         self.reset_size(id);
+        let bytes = self.len(id).0;
+        narrows_cpu::probes::dropped(id.0, bytes, reason as usize);
         self.turnover.dropped += 1;
-        self.turnover.dropped_bytes += self.len(id).0;
+        self.turnover.dropped_bytes += bytes;
         let mut discarded = self.discarded;
         discarded.push_back(self, id);
         self.discarded = discarded;

@@ -18,6 +18,7 @@ use crate::lately::Lately;
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, HeaviestReport};
 use narrows_classify::Classification;
+use narrows_cpu::probes;
 use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, Paces, PacketId, Packets, Reading,
@@ -381,6 +382,9 @@ impl<I: Io> Worker<I> {
             path.longest = lens.fold(path.longest, Bytes::max);
             put_aside(io, ingress, path.longest, &mut self.spare, packets);
         }
+        for &id in arrivals {
+            probes::enqueue(egress.index(), id.0, self.packets.len(id).0);
+        }
         path.slot.qdisc_mut().enqueue_all(&mut self.packets, arrivals, now);
         if path.reading.copies {
             finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
@@ -417,6 +421,7 @@ impl<I: Io> Worker<I> {
             let delay = now - self.packets.meta(id).arrival;
             path.counters.tx_bytes += u64::from(len);
             path.delays.record(delay);
+            probes::dequeue(egress.index(), id.0, len, delay.0);
             if path.heaviest.is_due(len) {
                 path.heaviest.look(self.io.bytes(id), len, delay, now);
             }
