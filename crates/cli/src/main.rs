@@ -9,7 +9,6 @@ mod numbers;
 mod output;
 
 use clap::{Parser, Subcommand};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// A multi-core traffic shaper: one rate over many queues and cores, configured with tc commands.
@@ -36,8 +35,8 @@ enum Command {
     Status(commands::status::Status),
     Show(commands::show::Show),
     Top(commands::top::Top),
-    Serve(commands::serve::Serve),
-    History(commands::history::History),
+    Serve(narrows_views::Serve),
+    History(narrows_views::History),
     Sync(commands::beside::Sync),
     Fleet(commands::beside::Fleet),
     Reconfigure(commands::reconfigure::Reconfigure),
@@ -49,7 +48,7 @@ enum Command {
     #[command(hide = true)]
     Complete(commands::complete::Complete),
     #[command(hide = true)]
-    Manual(commands::manual::Manual),
+    Manual(narrows_program::manual::Manual),
     #[cfg(feature = "lab")]
     Bench(commands::bench::Bench),
     #[cfg(feature = "lab")]
@@ -61,24 +60,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    abort_at_a_panic();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format(|out, record| {
-            let (level, time) = (record.level(), out.timestamp());
-            let style = out.default_level_style(level);
-            // Nothing in a message can look like another record, or steer a terminal.
-            let said = record.args().to_string();
-            writeln!(out, "[{time} {style}{level:<5}{style:#}] {}", narrows_escape::indented(&said))
-        })
-        .init();
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
-        if !error.use_stderr() {
-            error.exit();
-        }
-        // It repeats what was given.
-        output::report(error.render());
-        std::process::exit(error.exit_code());
-    });
+    narrows_program::start("narrows");
+    let cli: Cli = narrows_program::parse();
     let result = match cli.command {
         Command::Setup(setup) => setup.execute(),
         Command::Run(run) => run.execute(),
@@ -90,9 +73,8 @@ fn main() -> ExitCode {
         Command::Status(status) => status.execute(),
         Command::Show(show) => show.execute(),
         Command::Top(top) => top.execute(),
-        Command::Serve(serve) => serve.execute(),
         Command::Sync(sync) => sync.execute(),
-        Command::History(history) => history.execute(),
+        Command::Serve(_) | Command::History(_) => commands::beside::views(),
         Command::Fleet(fleet) => fleet.execute(),
         Command::Reconfigure(reconfigure) => reconfigure.execute(),
         Command::Upgrade(upgrade) => upgrade.execute(),
@@ -100,7 +82,9 @@ fn main() -> ExitCode {
         Command::Import(import) => import.execute(),
         Command::KeepGates(keep) => keep.execute(),
         Command::Complete(complete) => Ok(complete.execute()),
-        Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
+        Command::Manual(manual) => {
+            manual.execute(<Cli as clap::CommandFactory>::command(), commands::manual::EXTRAS)
+        }
         #[cfg(feature = "lab")]
         Command::Bench(bench) => bench.execute(),
         #[cfg(feature = "lab")]
@@ -110,49 +94,12 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Chaos(chaos) => chaos.execute(),
     };
-    result.unwrap_or_else(|error| {
-        if let Some(code) = output::nobody_reads(&error) {
-            return ExitCode::from(code);
-        }
-        output::complain(explain(&error));
-        ExitCode::FAILURE
-    })
-}
-
-/// A panic in any thread ends the process, in every build profile. The kernel then detaches the XDP
-/// programs and traffic bypasses Narrows. Otherwise Narrows would continue without a worker and its
-/// queues.
-fn abort_at_a_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        output::end_if_unwritable(panic);
-        report(panic);
-        std::process::abort();
-    }));
-}
-
-/// An error with its causes, without repetitions: some messages contain their cause already.
-fn explain(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
+    narrows_program::end(result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cause_is_said_once() {
-        let cause = std::io::Error::other("no space");
-        let error = anyhow::Error::new(cause).context("cannot write: no space; free some");
-        assert_eq!(explain(&error), "cannot write: no space; free some");
-        assert_eq!(explain(&error.context("policy")), "policy: cannot write: no space; free some");
-    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,4 +1,5 @@
-//! `narrows fleet` and `narrows sync`: other programs, whose packages many boxes do without.
+//! `narrows fleet`, `narrows sync`, `narrows serve` and `narrows history`: other programs, whose
+//! packages many boxes do without.
 
 use anyhow::bail;
 use clap::Args;
@@ -49,6 +50,12 @@ impl Sync {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         become_program("narrows-sync", self.arguments)
     }
+}
+
+/// Becomes narrows-serve, with the command line that this process has. It has been checked: both
+/// programs know the same.
+pub fn views() -> anyhow::Result<ExitCode> {
+    become_program("narrows-serve", std::env::args_os().skip(1).collect())
 }
 
 /// Becomes `name`, a program that lies beside this one or in PATH.

@@ -3,7 +3,8 @@
 use crate::output;
 use anyhow::{Context, bail};
 use clap::Args;
-use narrows_control::{Client, NamesFile};
+use narrows_control::Client;
+use narrows_views::names;
 use narrows_snapshot::Snapshot;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -38,13 +39,6 @@ pub struct Show {
     /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
     #[arg(long, requires = "trees", value_name = "FILE")]
     names: Option<PathBuf>,
-}
-
-/// The names of classes in `file`, or in that of `tc`.
-pub fn names(file: Option<&Path>) -> anyhow::Result<NamesFile> {
-    NamesFile::open(file).with_context(|| {
-        format!("cannot read the names of classes in {}", file.unwrap_or(Path::new("")).display())
-    })
 }
 
 /// A row for each port of the instances, or for each class there.

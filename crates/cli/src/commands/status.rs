@@ -3,13 +3,13 @@
 //! Two snapshots a second apart give what passes now. What `show` prints of queues, workers and
 //! reasons is left to it.
 
-use super::show::names;
 use crate::output::{self, Format};
 use clap::Args;
 use narrows_control::{Client, ControlError};
 use narrows_escape::{line, shell};
 use narrows_snapshot::{Delays, Port, Snapshot};
 use narrows_units::{Rate, plural};
+use narrows_views::names;
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;

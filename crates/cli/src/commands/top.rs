@@ -70,7 +70,7 @@ fn view(text: &str) -> Result<View, String> {
 
 impl Top {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let names = super::show::names(self.names.as_deref())?;
+        let names = narrows_views::names(self.names.as_deref())?;
         let mut source = Source::find(self.dev.as_deref(), names)?;
         if self.once {
             let mut app = App::new(View::Queues);

@@ -7,7 +7,6 @@ pub mod http;
 pub mod json;
 pub mod leases;
 pub mod libreqos;
-pub mod manual;
 pub mod netbox;
 pub mod radius;
 pub mod show;

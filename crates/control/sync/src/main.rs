@@ -3,10 +3,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
-mod output;
 
 use clap::{Parser, Subcommand};
-use std::io::Write as _;
+use narrows_program::manual::BESIDE;
 use std::process::ExitCode;
 
 /// Subscribers, sites and plans from files and systems, into a running shaper.
@@ -33,20 +32,12 @@ enum Command {
     Apply(commands::apply::Apply),
     Show(commands::show::Show),
     #[command(hide = true)]
-    Manual(commands::manual::Manual),
+    Manual(narrows_program::manual::Manual),
 }
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format(|out, record| {
-            let (level, time) = (record.level(), out.timestamp());
-            let style = out.default_level_style(level);
-            // Nothing in a message can look like another record, or steer a terminal.
-            let said = record.args().to_string();
-            writeln!(out, "[{time} {style}{level:<5}{style:#}] {}", narrows_escape::indented(&said))
-        })
-        .init();
-    let result = match Cli::parse().command {
+    narrows_program::start("narrows-sync");
+    let result = match narrows_program::parse::<Cli>().command {
         Command::Libreqos(it) => it.execute(),
         Command::Csv(it) => it.execute(),
         Command::Json(it) => it.execute(),
@@ -56,12 +47,7 @@ fn main() -> ExitCode {
         Command::Leases(it) => it.execute(),
         Command::Apply(it) => it.execute(),
         Command::Show(it) => it.execute(),
-        Command::Manual(it) => {
-            it.execute(<Cli as clap::CommandFactory>::command()).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Manual(it) => it.execute(<Cli as clap::CommandFactory>::command(), BESIDE),
     };
-    result.unwrap_or_else(|error| {
-        output::complain(format_args!("{error:#}"));
-        ExitCode::FAILURE
-    })
+    narrows_program::end(result)
 }

@@ -1,7 +1,6 @@
 //! The subcommands, a module each.
 
 pub mod init;
-pub mod manual;
 pub mod metrics;
 pub mod run;
 pub mod show;

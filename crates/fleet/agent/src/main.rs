@@ -3,10 +3,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
-mod output;
 
 use clap::{Parser, Subcommand};
-use std::io::Write as _;
+use narrows_program::manual::BESIDE;
 use std::process::ExitCode;
 
 /// One rate for many boxes: the agent beside an instance of Narrows.
@@ -28,31 +27,19 @@ enum Command {
     Show(commands::show::Show),
     Metrics(commands::metrics::Metrics),
     #[command(hide = true)]
-    Manual(commands::manual::Manual),
+    Manual(narrows_program::manual::Manual),
 }
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format(|out, record| {
-            let (level, time) = (record.level(), out.timestamp());
-            let style = out.default_level_style(level);
-            // Nothing in a message can look like another record, or steer a terminal.
-            let said = record.args().to_string();
-            writeln!(out, "[{time} {style}{level:<5}{style:#}] {}", narrows_escape::indented(&said))
-        })
-        .init();
-    let result = match Cli::parse().command {
+    narrows_program::start("narrows-fleet");
+    let result = match narrows_program::parse::<Cli>().command {
         Command::Run(run) => run.execute(),
         Command::Init(init) => init.execute(),
         Command::Show(show) => show.execute(),
         Command::Metrics(metrics) => metrics.execute(),
-        Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
+        Command::Manual(manual) => {
+            manual.execute(<Cli as clap::CommandFactory>::command(), BESIDE).map(drop)
+        }
     };
-    result.map_or_else(
-        |error| {
-            output::complain(format_args!("{error:#}"));
-            ExitCode::FAILURE
-        },
-        |()| ExitCode::SUCCESS,
-    )
+    narrows_program::end(result.map(|()| ExitCode::SUCCESS))
 }

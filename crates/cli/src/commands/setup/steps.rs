@@ -1,12 +1,12 @@
 //! The files and commands of a setup, shown before they are written and run.
 
-use crate::commands::show::names;
 use crate::output;
 use anyhow::{Context, bail};
 use narrows_escape::shell;
 use narrows_forwarding::Forwarding;
 use narrows_tc::{OfflineHost, load};
 use narrows_top::{App, Excerpt, Feed, Look, Source, View};
+use narrows_views::names;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! What all sources have in common: where the directory is kept, how it is applied, how often.
 
-use crate::output;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use narrows_directory::{Ports, Report};
+use narrows_program::output;
 use narrows_store::{Guard, Store};
 use narrows_sync::{Applied, Applier, Settings, Source};
 use narrows_tc::number;
@@ -195,7 +195,7 @@ impl SyncArgs {
     ) -> anyhow::Result<ExitCode> {
         let gathered = source.read()?;
         let changes = store.plan(name, &gathered.directory)?;
-        output::text(&changes)?;
+        output::text(&changes);
         output::report(format_args!(
             "{}: {}\n{}",
             gathered.summary,

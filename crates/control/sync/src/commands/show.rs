@@ -1,9 +1,9 @@
 //! `narrows-sync show`.
 
 use super::common::StoreArgs;
-use crate::output;
 use clap::Args;
 use narrows_directory::{Directory, Subscriber, printable};
+use narrows_program::output;
 use narrows_store::Store;
 use narrows_units::counted;
 use serde_json::{Map, Value, json};
@@ -33,9 +33,9 @@ impl Show {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let mut store = self.store.open()?;
         match (self.json, self.csv) {
-            (true, _) => output::data(&json_form(&mut store)?)?,
-            (_, true) => output::data(&csv_form(&mut store)?)?,
-            _ => output::text(text_form(&mut store)?)?,
+            (true, _) => output::json_text(&json_form(&mut store)?),
+            (_, true) => output::data(&csv_form(&mut store)?),
+            _ => output::text(text_form(&mut store)?),
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,10 +1,9 @@
 //! `narrows-fleet init`.
 
-use crate::output;
-use anyhow::Context as _;
 use clap::Args;
 use narrows_fleet::init::{AT, Host, Plan};
 use narrows_fleet::name::Name;
+use narrows_program::output;
 use std::path::PathBuf;
 
 /// Write what each box of a new fleet needs: keys, certificates, and the configurations of its NATS
@@ -60,6 +59,7 @@ impl Init {
     pub fn execute(self) -> anyhow::Result<()> {
         let Self { fleet, boxes, keep, existing, at, folder } = self;
         let report = Plan { fleet, boxes, existing, at, keep }.write(&folder)?;
-        output::text(report).context("cannot write the output")
+        output::text(report);
+        Ok(())
     }
 }

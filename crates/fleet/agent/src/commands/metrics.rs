@@ -1,9 +1,8 @@
 //! `narrows-fleet metrics`.
 
-use crate::output;
-use anyhow::Context as _;
 use clap::Args;
 use narrows_fleet::view::{Subject, ask};
+use narrows_program::output;
 use std::path::PathBuf;
 
 /// Print metrics of the running agent as Prometheus' text, for node_exporter's textfile collector.
@@ -20,6 +19,7 @@ pub struct Metrics {
 impl Metrics {
     pub fn execute(self) -> anyhow::Result<()> {
         let text = ask(&super::view_of(self.config.as_deref())?, Subject::Metrics)?;
-        output::data(&text).context("cannot write the output")
+        output::data(&text);
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! `narrows-fleet show`.
 
-use crate::output;
 use anyhow::Context as _;
 use clap::Args;
 use narrows_fleet::shown::Shown;
 use narrows_fleet::table::Text;
 use narrows_fleet::view::{Subject, ask};
+use narrows_program::output;
 use std::path::PathBuf;
 
 /// Show what the running agent knows: the boxes, and each shared limit with what is lent, borrowed,
@@ -25,10 +25,12 @@ impl Show {
     pub fn execute(self) -> anyhow::Result<()> {
         let text = ask(&super::view_of(self.config.as_deref())?, Subject::Show)?;
         if self.json {
-            return output::data(&narrows_escape::json(&text)).context("cannot write the output");
+            output::json_text(&text);
+            return Ok(());
         }
         let shown: Shown =
             serde_json::from_str(&text).context("the agent is of another version than this")?;
-        output::text(Text(&shown)).context("cannot write the output")
+        output::text(Text(&shown));
+        Ok(())
     }
 }

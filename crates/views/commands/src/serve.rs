@@ -1,11 +1,13 @@
 //! `narrows serve`.
 
+use anyhow::Context as _;
 use clap::Args;
+use narrows_control::NamesFile;
 use narrows_serve::{ApiOptions, Apply, Credentials, Options, Tokens};
 use narrows_store::Store;
 use narrows_sync::{Applied, Applier, Settings};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -99,7 +101,7 @@ impl Serve {
             downlink: self.downlink,
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max as usize,
-            names: super::show::names(self.names.as_deref())?,
+            names: names(self.names.as_deref())?,
             api: Some(ApiOptions {
                 store: self.directory,
                 tokens: self.write_tokens.as_deref().map(Tokens::read).transpose()?,
@@ -112,6 +114,16 @@ impl Serve {
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The names of classes in `file`, or in that of `tc`.
+///
+/// # Errors
+/// If a file that is named cannot be read.
+pub fn names(file: Option<&Path>) -> anyhow::Result<NamesFile> {
+    NamesFile::open(file).with_context(|| {
+        format!("cannot read the names of classes in {}", file.unwrap_or(Path::new("")).display())
+    })
 }
 
 /// Applies the directory as narrows-sync did the last time.

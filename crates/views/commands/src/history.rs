@@ -1,10 +1,10 @@
 //! `narrows history`.
 
-use crate::output;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use narrows_history::{Archive, Kind, POINTS_MAX, Range, SUBJECTS_MAX, What};
 use narrows_history::{csv, remote_write};
+use narrows_program::output;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
