@@ -50,6 +50,7 @@ mod idle;
 mod importing;
 mod instances;
 mod limits;
+mod member_rates;
 mod merged;
 mod nat;
 mod netem;

@@ -23,10 +23,10 @@ const WINDOW: Duration = Duration::from_millis(1000);
 /// takes away this much.
 const TOLERANCE: f64 = 10.0;
 /// The size of all frames, in bytes.
-const FRAME: usize = 1000;
+pub(crate) const FRAME: usize = 1000;
 
 /// The arrival times at the server within a window, by flow.
-fn arriving(bed: &Testbed) -> BTreeMap<u16, Vec<Nanos>> {
+pub(crate) fn arriving(bed: &Testbed) -> BTreeMap<u16, Vec<Nanos>> {
     sleep(WARM_UP);
     let capture = Capture::of_times(bed.server(), SERVER, "udp").unwrap();
     sleep(WINDOW);
@@ -35,13 +35,13 @@ fn arriving(bed: &Testbed) -> BTreeMap<u16, Vec<Nanos>> {
     by_source_port(&arrivals)
 }
 
-fn traces(flows: &BTreeMap<u16, Vec<Nanos>>, ports: &[u16], bits: f64) -> Vec<Trace> {
+pub(crate) fn traces(flows: &BTreeMap<u16, Vec<Nanos>>, ports: &[u16], bits: f64) -> Vec<Trace> {
     let packet_nanos = FRAME as f64 * 8e9 / bits;
     ports.iter().map(|port| Trace { at: flows[port].clone(), packet_nanos }).collect()
 }
 
 #[track_caller]
-fn assert_paced(traces: &[Trace], what: &str) {
+pub(crate) fn assert_paced(traces: &[Trace], what: &str) {
     let off = whole(traces).unwrap();
     println!("{what}: {:+.2} %", off.median);
     assert!(off.median.abs() <= TOLERANCE, "{what}: {off:?} %");

@@ -14,7 +14,11 @@ use std::time::Duration;
 
 /// A frame from `source` to the server's device.
 pub(crate) fn frame_from(source: [u8; 4]) -> Vec<u8> {
-    let mut frame = frames::udp(frames::port(1), SINK_MAC, 100).unwrap();
+    from(frames::udp(frames::port(1), SINK_MAC, 100).unwrap(), source)
+}
+
+/// `frame` of UDP over IPv4, from `source`.
+pub(crate) fn from(mut frame: Vec<u8>, source: [u8; 4]) -> Vec<u8> {
     frame[26..30].copy_from_slice(&source);
     // The header's checksum; UDP has none.
     frame[24..26].fill(0);
@@ -36,7 +40,7 @@ pub(crate) fn send(bed: &Testbed, frame: &[u8], times: usize) {
 }
 
 #[track_caller]
-fn set(bed: &Testbed, words: &str) -> String {
+pub(crate) fn set(bed: &Testbed, words: &str) -> String {
     let output =
         narrows(bed, &[&["set"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat());
     assert!(output.status.success(), "set {words}: {output:?}");

@@ -14,10 +14,10 @@ use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates, twice};
 use crate::{Host, number, overhead, verb};
 use control::{NUMBERS, control, control_json, control_name, control_or_jump, jump};
-use editing::{PACKET_TYPES, mirred, pace, skbedit};
+use editing::{PACKET_TYPES, address_word, mirred, pace, skbedit};
 use narrows_classify::{
-    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, Per, Police,
-    Random,
+    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, PaceRate, Per,
+    Police, Random,
 };
 use narrows_policy::{
     ActionDraft, ActionFlags, BoundAction, ClassId, Cookie, Policy, Verb, is_intermediate,
@@ -41,7 +41,7 @@ ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL
               [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ]
               [ per src|dst|flow [ block TIME ] [ room N ] [ newcomers N ] ], or
        skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ], or
-       pace rate R [ CONTROL ], or
+       pace { rate R | set-rate SET src|dst } [ CONTROL ], or
        mirred egress redirect dev IFB; each with
               [ index N ] [ cookie HEX ]
 ";
@@ -402,8 +402,16 @@ pub(crate) fn save(bound: &BoundAction) -> String {
             write!(text, "mirred {end} {does} dev {}{then}", to.as_str())
         }
         Action::Pace { rate, control } => {
-            let rate = format_args!("{}bps", rate.bytes_per_sec());
-            write!(text, "pace rate {rate} {}", control_name(*control))
+            let control = control_name(*control);
+            match rate {
+                PaceRate::Of(rate) => {
+                    write!(text, "pace rate {}bps {control}", rate.bytes_per_sec())
+                }
+                PaceRate::Member { set, is_source } => {
+                    let address = address_word(*is_source);
+                    write!(text, "pace set-rate {} {address} {control}", set.as_str())
+                }
+            }
         }
         Action::Skbedit { priority, mark, idle, control } => {
             text.push_str("skbedit");
@@ -575,8 +583,18 @@ fn show(
         }
         Action::Pace { rate, control: does } => {
             line.add("kind", text("pace"), "pace ");
-            let shown = format!("rate {}", line.rate(*rate));
-            line.add("rate", Json::Number(rate.bytes_per_sec()), &shown);
+            match rate {
+                PaceRate::Of(rate) => {
+                    let shown = format!("rate {}", line.rate(*rate));
+                    line.add("rate", Json::Number(rate.bytes_per_sec()), &shown);
+                }
+                PaceRate::Member { set, is_source } => {
+                    let set = set.as_str();
+                    line.add("set", text(set), &format!("set-rate {set} "));
+                    let address = address_word(*is_source);
+                    line.add("address", text(address), address);
+                }
+            }
             line.add("control_action", control_json(*does), &format!(" {}", control_name(*does)));
             line.add("index", Json::Number(index), &format!("\n\t index {index}"));
             line.add("ref", Json::Number(references), &format!(" ref {references}"));

@@ -6,7 +6,7 @@
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`, `net/sched/act_gact.c`,
 //! `act_police.c`, `act_skbedit.c`. `pace` is ours.
 
-use crate::{DeviceName, Mark};
+use crate::{DeviceName, Mark, SetName};
 use narrows_packet::PaceId;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
@@ -53,7 +53,7 @@ impl ActionKind {
 
 impl ActionId {
     /// The highest index of a `pace`: packets have no room for a higher one.
-    pub const PACE_MAX: u32 = PaceId::MAX >> 8;
+    pub const PACE_MAX: u32 = PaceId::MAX;
 
     /// The number of the rate that a `pace` gives, which is its index; `None` for other kinds.
     pub fn pace(self) -> Option<PaceId> {
@@ -113,9 +113,24 @@ pub enum Action {
     /// `pace`
     Pace {
         /// The rate of the packet's flow.
-        rate: Rate,
+        rate: PaceRate,
         /// The fate of the packet afterwards.
         control: Control,
+    },
+}
+
+/// Where the rate of a [`Pace`](Action::Pace) is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PaceRate {
+    /// It is this one.
+    Of(Rate),
+    /// The member of a set that covers the packet's address has it. Packets that none covers get
+    /// no rate.
+    Member {
+        /// The set.
+        set: SetName,
+        /// Whether the source's address counts, not the destination's.
+        is_source: bool,
     },
 }
 

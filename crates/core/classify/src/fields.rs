@@ -157,6 +157,24 @@ impl Fields {
         (self.0[KIND] & HAS_ROUTE != 0).then_some(route)
     }
 
+    /// The source's address or the destination's, one of IPv4 in the first 32 bits, and whether it
+    /// is one of IPv6. `None` without IP.
+    pub(crate) fn address(&self, is_source: bool) -> Option<(u128, bool)> {
+        if self.0[KIND] & HAS_IP == 0 {
+            return None;
+        }
+        if self.0[KIND] & IS_V6 == 0 {
+            let both = self.0[ADDRESSES];
+            let v4 = if is_source { both >> 32 } else { both & u64::from(u32::MAX) };
+            return Some((u128::from(v4) << 96, false));
+        }
+        let [high, low] = match is_source {
+            true => [SOURCE_HIGH, SOURCE_LOW],
+            false => [DESTINATION_HIGH, ADDRESSES],
+        };
+        Some((u128::from(self.0[high]) << 64 | u128::from(self.0[low]), true))
+    }
+
     #[inline(always)]
     pub(crate) fn word(&self, place: usize) -> u64 {
         self.0[place]

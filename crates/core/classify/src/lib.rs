@@ -33,12 +33,14 @@ mod filter;
 mod flower;
 mod group;
 mod mark;
+mod member_rates;
 mod persistent_map;
 mod prefix;
 mod priority;
 pub mod route;
 mod running;
 mod selector;
+mod set_name;
 mod shape;
 mod sieve;
 mod subject;
@@ -46,7 +48,7 @@ mod table;
 mod trie;
 
 pub use action::{
-    AccountKey, Action, ActionId, ActionKind, Control, Idle, Mirred, Per, Police, Random,
+    AccountKey, Action, ActionId, ActionKind, Control, Idle, Mirred, PaceRate, Per, Police, Random,
 };
 pub use ahead::{AHEAD, Found};
 pub use classification::{Classification, Otherwise, Path, Rules};
@@ -60,6 +62,7 @@ pub use filter::{
 };
 pub use flower::{Flower, PortRange};
 pub use mark::Mark;
+pub use member_rates::MemberRates;
 pub use narrows_packet::dissect::Keys;
 pub use persistent_map::PersistentMap;
 pub use prefix::Prefix;
@@ -67,4 +70,5 @@ pub use priority::{PRIORITY_MASK, priority};
 pub use route::Route;
 pub use running::{ActionStats, Counters, Policer, Running};
 pub use selector::Selector;
+pub use set_name::SetName;
 pub use subject::Subject;

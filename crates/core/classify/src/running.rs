@@ -8,7 +8,7 @@
 //!
 //! Memory ordering: relaxed. Each counter is independent, and none of them publishes other data.
 
-use crate::{Action, ActionId, Control, Police, Random, Subject};
+use crate::{Action, ActionId, Control, PaceRate, Police, Random, Subject};
 use narrows_units::Nanos;
 use std::fmt;
 use std::sync::Arc;
@@ -94,10 +94,14 @@ impl Running {
             Action::Gact { control, .. } => *control,
             Action::Police(police) => police.conform,
             Action::Mirred(_) => Control::Pass,
-            Action::Pace { rate, control } => {
+            Action::Pace { rate: PaceRate::Of(rate), control } => {
                 if let Some(id) = id.pace() {
                     subject.pace(id, *rate);
                 }
+                *control
+            }
+            Action::Pace { rate: PaceRate::Member { set, is_source }, control } => {
+                subject.pace_by_member(set, *is_source);
                 *control
             }
             Action::Skbedit { priority, mark, control, .. } => {

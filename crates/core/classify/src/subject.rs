@@ -1,7 +1,7 @@
 //! A packet as filters see it.
 
 use crate::fields::Fields;
-use crate::{Layer, Network};
+use crate::{Layer, MemberRates, Network, SetName};
 use narrows_packet::dissect::Keys;
 use narrows_packet::{PaceId, RouteTaken};
 use narrows_units::Rate;
@@ -27,6 +27,8 @@ pub struct Subject<'a> {
     /// The rate of its flow that an action has set, and its number; zero for none.
     rate: Rate,
     pace: PaceId,
+    /// Where members of sets have rates, if anywhere.
+    members: Option<&'a dyn MemberRates>,
     /// The parsed headers.
     fields: Fields,
 }
@@ -70,8 +72,19 @@ impl<'a> Subject<'a> {
         let network = keys.ip.map_or(carrier, |ip| ip.at as u32);
         let transport = keys.ip.map_or(0, |ip| ip.transport as u32);
         let fields = Fields::of(keys);
-        let (rate, pace) = (Rate::default(), PaceId::NONE);
-        Self { frame, carrier, network, transport, len, mark: 0, priority: 0, rate, pace, fields }
+        Self {
+            frame,
+            carrier,
+            network,
+            transport,
+            len,
+            mark: 0,
+            priority: 0,
+            rate: Rate::default(),
+            pace: PaceId::NONE,
+            members: None,
+            fields,
+        }
     }
 
     /// Sets the length in bytes, if the frame is only the beginning of the packet.
@@ -101,6 +114,27 @@ impl<'a> Subject<'a> {
     pub(crate) fn pace(&mut self, id: PaceId, rate: Rate) {
         if self.pace == PaceId::NONE || rate < self.rate {
             (self.pace, self.rate) = (id, rate);
+        }
+    }
+
+    /// Says where members of sets have rates.
+    #[inline]
+    pub fn set_members(&mut self, members: Option<&'a dyn MemberRates>) {
+        self.members = members;
+    }
+
+    /// An action gives it the rate of the member of `set` that covers its source, or its
+    /// destination. The lowest rate counts.
+    pub(crate) fn pace_by_member(&mut self, set: &SetName, is_source: bool) {
+        let (Some(members), Some((address, is_v6))) =
+            (self.members, self.fields.address(is_source))
+        else {
+            return;
+        };
+        if let Some(id) = members.rate_of(set.as_str(), address, is_v6)
+            && let Some(rate) = id.rate()
+        {
+            self.pace(id, rate);
         }
     }
 

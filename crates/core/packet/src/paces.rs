@@ -4,10 +4,16 @@
 //! itself. So a rate that changes applies to queued packets, too, and a packet's rate costs neither
 //! room for a rate nor a division: the table has the time of a byte.
 //!
+//! *Rates of members.* A million members of a set may have a rate each. A table of those would be
+//! read from memory for each packet, and every change would copy it. So numbers beyond the table's
+//! *are* rates, as floating-point numbers with 19 significant bits: rounded down, by less than 4
+//! parts in a million. Such a rate costs a division, and packets keep the one that they arrived
+//! with.
+//!
 //! *Changes.* A qdisc that has given its packets times must give them new ones if a rate becomes
 //! higher. It keeps the table that it used, so that noticing another one is one comparison.
 //!
-//! Cost: 24 bytes for each number up to the highest. A change copies the table.
+//! Cost: 24 bytes for each number of the table up to the highest. A change copies the table.
 //!
 //! Non-goals: which packet has which rate (filters), what a rate applies to (the qdisc).
 
@@ -21,11 +27,40 @@ pub struct PaceId([u8; 3]);
 impl PaceId {
     /// The packet has no rate of its own.
     pub const NONE: Self = Self([0; 3]);
-    /// The highest number.
-    pub const MAX: u32 = (1 << 24) - 1;
+    /// The highest number of a rate in a table. Those above are rates themselves.
+    pub const MAX: u32 = (1 << 16) - 1;
 
-    /// The rate `number`, from 1; `None` beyond [`PaceId::MAX`] and for 0.
+    /// The bits behind the first one of a rate that is its own number.
+    const FRACTION: u32 = 18;
+
+    /// The rate `number` of a table, from 1; `None` beyond [`PaceId::MAX`] and for 0.
     pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || number > Self::MAX { None } else { Self::from_number(number) }
+    }
+
+    /// `rate` itself, rounded down by less than 4 parts in a million; `None` for a rate of zero.
+    pub const fn of(rate: Rate) -> Option<Self> {
+        let bits = rate.bits_per_sec();
+        if bits == 0 {
+            return None;
+        }
+        // The mantissa's first bit adds one to the exponent, and small rates have neither.
+        let exponent = (u64::BITS - bits.leading_zeros()).saturating_sub(Self::FRACTION + 1);
+        let code = ((exponent as u64) << Self::FRACTION) + (bits >> exponent);
+        Self::from_number(Self::MAX + code as u32)
+    }
+
+    /// The rate that this number is; `None` if it is one of a table.
+    #[inline]
+    pub const fn rate(self) -> Option<Rate> {
+        let Some(code) = self.number().checked_sub(Self::MAX + 1) else { return None };
+        let code = code as u64 + 1;
+        let exponent = (code >> Self::FRACTION).saturating_sub(1);
+        Some(Rate::from_bits_per_sec((code - (exponent << Self::FRACTION)) << exponent))
+    }
+
+    /// That number; `None` beyond three bytes and for 0.
+    pub const fn from_number(number: u32) -> Option<Self> {
         let [low, middle, high, beyond] = number.to_le_bytes();
         if number == 0 || beyond != 0 { None } else { Some(Self([low, middle, high])) }
     }
@@ -64,14 +99,16 @@ pub struct Paces {
 }
 
 impl Paces {
-    /// These rates with `changes`. A number without a rate has none.
+    /// These rates with `changes` of numbers up to [`PaceId::MAX`]. A number without a rate has
+    /// none.
     #[must_use]
     pub fn with(&self, changes: &[(PaceId, Rate)]) -> Self {
-        let highest = changes.iter().map(|(id, _)| id.number() as usize).max();
+        let changes = || changes.iter().filter(|(id, _)| (1..=PaceId::MAX).contains(&id.number()));
+        let highest = changes().map(|(id, _)| id.number() as usize).max();
         let Some(highest) = highest else { return self.clone() };
         let mut all = self.all.to_vec();
         all.resize(all.len().max(highest + 1), Pace::NONE);
-        for (id, rate) in changes.iter().filter(|(id, _)| *id != PaceId::NONE) {
+        for (id, rate) in changes() {
             all[id.number() as usize] = Pace::of(*rate);
         }
         Self { all: all.into() }
@@ -85,8 +122,17 @@ impl Paces {
 
     /// The rate of `id`, if it has one.
     #[inline]
-    pub fn get(&self, id: PaceId) -> Option<&Pace> {
-        self.all.get(id.number() as usize).filter(|pace| !pace.rate.is_zero())
+    pub fn get(&self, id: PaceId) -> Option<Pace> {
+        match id.number() {
+            0 => None,
+            1..=PaceId::MAX => self.numbered(id),
+            _ => id.rate().map(Pace::of),
+        }
+    }
+
+    #[inline]
+    fn numbered(&self, id: PaceId) -> Option<Pace> {
+        self.all.get(id.number() as usize).filter(|pace| !pace.rate.is_zero()).copied()
     }
 
     /// Whether this is the very table `other`, and not only an equal one.
@@ -124,12 +170,52 @@ mod tests {
     fn a_number_has_three_bytes() {
         assert_eq!(size_of::<PaceId>(), 3);
         assert_eq!((PaceId::new(0), PaceId::new(PaceId::MAX + 1)), (None, None));
-        for number in [1, 255, 256, 65_536, PaceId::MAX] {
-            assert_eq!(id(number).number(), number);
+        for number in [1, 255, 256, PaceId::MAX] {
+            assert_eq!((id(number).number(), id(number).rate()), (number, None));
         }
     }
 
+    #[test]
+    fn every_rate_has_a_number_of_three_bytes_that_no_other_has() {
+        assert_eq!(PaceId::of(Rate::from_bits_per_sec(0)), None);
+        // Around each power of two and at the ends, numbers follow one another without a gap.
+        let mut before = PaceId::MAX;
+        for bits in 1..3 << 18 {
+            let number = PaceId::of(Rate::from_bits_per_sec(bits)).unwrap().number();
+            assert!(number == before + 1 || number == before && bits >> 19 != 0, "{bits}");
+            before = number;
+        }
+        let highest = PaceId::of(Rate::from_bits_per_sec(u64::MAX)).unwrap();
+        assert!(highest.number() < (1 << 24) - 1, "the last number is free for others to use");
+        let high = highest.rate().unwrap().bits_per_sec();
+        assert_eq!(high, u64::MAX << (63 - 18));
+    }
+
+    #[test]
+    fn a_table_takes_no_number_that_is_a_rate() {
+        let rate = Rate::from_bits_per_sec(5_000_000);
+        let own = PaceId::of(rate).unwrap();
+        let paces = Paces::default().with(&[(own, Rate::from_bits_per_sec(7))]);
+        assert!(paces.is_empty());
+        assert_eq!(paces.get(own), Some(Pace::of(rate)));
+        let more = paces.with(&[(id(3), Rate::from_bits_per_sec(7))]);
+        assert!(!more.is_raised_since(&paces, own) && !more.differs_from(&paces, own));
+    }
+
     proptest! {
+        #[test]
+        fn a_rate_that_is_its_own_number_is_rounded_down_by_less_than_4_parts_in_a_million(
+            power in 0u32..64, fraction in any::<u64>(),
+        ) {
+            let bits = 1 << power | fraction & ((1 << power) - 1);
+            let id = PaceId::of(Rate::from_bits_per_sec(bits)).unwrap();
+            let got = id.rate().unwrap();
+            prop_assert!(got.bits_per_sec() <= bits);
+            prop_assert!(u128::from(bits - got.bits_per_sec()) * 1_000_000 < 4 * u128::from(bits));
+            prop_assert_eq!(PaceId::of(got), Some(id));
+            prop_assert_eq!(PaceId::from_number(id.number()), Some(id));
+        }
+
         /// The oracle is a map from numbers to rates.
         #[test]
         fn each_number_has_the_rate_that_it_got_last(

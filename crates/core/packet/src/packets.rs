@@ -204,8 +204,8 @@ impl Packets {
     /// The rate of the flow of `id`, if a filter has given it one. Only for packets whose headers
     /// were [read](Reading::headers).
     #[inline]
-    pub fn pace(&self, id: PacketId) -> Option<&Pace> {
-        if self.paces.is_empty() { None } else { self.paces.get(self.record(id).headers.pace) }
+    pub fn pace(&self, id: PacketId) -> Option<Pace> {
+        self.paces.get(self.record(id).headers.pace)
     }
 
     #[inline]

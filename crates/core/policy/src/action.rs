@@ -5,7 +5,7 @@
 //! until it is deleted.
 
 use crate::{Policy, PolicyError, Verb, reuse};
-use narrows_classify::{Action, ActionId, ActionKind, PersistentMap};
+use narrows_classify::{Action, ActionId, ActionKind, PaceRate, PersistentMap, SetName};
 
 /// Words of an action that change nothing here, and are shown again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -216,6 +216,18 @@ impl Policy {
     /// The action `id`.
     pub fn action(&self, id: ActionId) -> Option<&BoundAction> {
         self.actions.get(id)
+    }
+
+    /// The sets whose members have the rates of its actions, each as often as it is used.
+    pub fn rate_sets(&self) -> impl Iterator<Item = &SetName> {
+        self.actions().flat_map(|bound| {
+            let set = match &bound.action {
+                Action::Pace { rate: PaceRate::Member { set, .. }, .. } => Some(set),
+                _ => None,
+            };
+            let uses = bound.filters.max(1) as usize;
+            set.into_iter().flat_map(move |set| std::iter::repeat_n(set, uses))
+        })
     }
 
     /// This policy with `draft` added, changed, replaced or deleted.

@@ -321,6 +321,23 @@ pub enum PolicyError {
         "codel: departure times are set at release; apart hosts and safeguard need them on arrival. Give apart flows nosafeguard, or nocodel."
     )]
     CodelApart,
+    /// Queue management on a qdisc whose packets have a second rate.
+    #[error(
+        "codel: departure times are set at release; hostrate and flowrate need them on arrival. Give hostrate 0 or flowrate 0, or nocodel."
+    )]
+    CodelBeside,
+    /// A second rate for what is a flow.
+    #[error(
+        "{}", if *.are_hosts {
+            "hostrate: with hosts, maxrate is the rate of each destination. Give maxrate, or flowrate for each flow to it."
+        } else {
+            "flowrate: with flows, maxrate is the rate of each flow. Give maxrate, or hostrate for each destination."
+        }
+    )]
+    RatedTwice {
+        /// Whether flows are hosts.
+        are_hosts: bool,
+    },
     /// A target above its interval.
     #[error(
         "codel: target {target} is more than interval {interval}. Give a target of a twentieth of the interval."

@@ -22,6 +22,8 @@ pub struct PacingOptions {
     pub maxrate: Option<Rate>,
     /// `flows`, `hosts`
     pub key: Option<Key>,
+    /// `hostrate`, `flowrate`: whose, and the rate; zero is none.
+    pub beside: Option<(Key, Rate)>,
     /// `apart flows`, `apart hosts`
     pub apart: Option<Key>,
     /// `safeguard`, `nosafeguard`
@@ -78,6 +80,12 @@ impl PacingOptions {
         Config {
             maxrate: rate.unwrap_or(before.maxrate),
             key: self.key.unwrap_or(before.key),
+            beside: match self.beside {
+                Some((_, rate)) => Some(rate).filter(|rate| !rate.is_zero()),
+                // It was the rate of what is a flow now.
+                None if self.key.is_some_and(|key| key != before.key) => None,
+                None => before.beside,
+            },
             apart: self.apart.unwrap_or(before.apart),
             safeguard: self.safeguard.unwrap_or(before.safeguard),
             limit: self.limit.unwrap_or(before.limit),
@@ -101,6 +109,9 @@ impl Rules for Config {
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {
         if let Params::Pacing { options, .. } = params {
             *self = options.on(*self, site.facts.frame());
+            if let Some((of, _)) = options.beside.filter(|(of, _)| *of == self.key) {
+                return Err(PolicyError::RatedTwice { are_hosts: of == Key::Hosts });
+            }
         }
         Ok(())
     }
@@ -109,6 +120,9 @@ impl Rules for Config {
         let Self { apart, safeguard, codel: Some(codel), .. } = self else { return Ok(()) };
         if *apart == Key::Hosts || *safeguard {
             return Err(PolicyError::CodelApart);
+        }
+        if self.beside.is_some() {
+            return Err(PolicyError::CodelBeside);
         }
         if codel.target > codel.interval {
             return Err(PolicyError::CodelTarget {

@@ -19,6 +19,7 @@
 //! share (a `tbf` above).
 
 mod account;
+mod beside;
 mod bundles;
 mod calendar;
 mod carousel;

@@ -19,7 +19,7 @@ fn mbit(mbit: u64) -> Rate {
 }
 
 fn pace(number: u32) -> PaceId {
-    PaceId::new(number).unwrap_or_default()
+    PaceId::from_number(number).unwrap_or_default()
 }
 
 /// Limits that nothing reaches.
@@ -256,6 +256,43 @@ proptest! {
         }
     }
 
+    /// The oracle has a clock for each flow and one for each host (or connection) beside it: a
+    /// packet leaves at the latest of its times, and at most a slot later.
+    #[test]
+    fn a_packet_leaves_at_the_latest_of_its_flow_s_time_and_that_of_its_host(
+        config in config(), beside in rate(), table in table(), arrivals in arrivals(200),
+    ) {
+        let config = Config { codel: None, beside: Some(beside), ..config };
+        let mut world = World::pacing(config);
+        world.set(&table);
+        let mut clocks: [HashMap<u32, Clock>; 2] = Default::default();
+        let mut stamps: HashMap<(u32, u64), (u64, u64)> = HashMap::new();
+        for Arrival { after, flow, len, .. } in arrivals {
+            let (key, other) = match config.key {
+                Key::Hosts => (flow % 3, flow),
+                Key::Flows => (flow, flow % 3),
+            };
+            let number = key % (PACES + 1);
+            world.run_until(world.now + after);
+            let own = table.iter().find(|(of, _)| *of == number).map(|(_, rate)| *rate);
+            let rate = lower(config.maxrate, own);
+            let [flows, others] = &mut clocks;
+            let (mine, second) = (flows.entry(key).or_default(), others.entry(other).or_default());
+            mine.0 = mine.0.max(second.0);
+            second.stamp(len, world.now, Some(beside));
+            let stamp = mine.stamp(len, world.now, rate);
+            let came = world.came.get(&flow).copied().unwrap_or(0);
+            stamps.insert((flow, came), (stamp, slot(&config, rate)));
+            world.arrive(flow, number, len);
+        }
+        world.finish();
+        for left in &world.left {
+            let (stamp, slot) = stamps[&(left.flow, left.number)];
+            prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
+            prop_assert!(left.at <= stamp + slot + 2, "{left:?} left after {stamp} + {slot}");
+        }
+    }
+
     /// Packets of one flow with different rates: each makes the next one wait for as long as it
     /// takes at its own rate. No packet is early, and the flow stays in order.
     #[test]
@@ -395,6 +432,53 @@ fn a_raised_rate_acts_on_what_waits_at_once_and_a_lowered_one_on_what_comes() {
             world.run_until(before + 36_100_000 + (1 << 23));
             assert!((3..=5).contains(&(world.sent(1, before, u64::MAX) / 1500)), "{structure:?}");
         }
+    }
+}
+
+#[test]
+fn connections_at_4_and_8_mbit_to_one_host_have_9_together_and_12_when_it_is_raised() {
+    for structure in STRUCTURES {
+        let config = Config { beside: Some(mbit(9)), flow_limit: 20, ..roomy(structure) };
+        let mut world = World::pacing(config);
+        world.set(&[(1, mbit(4)), (2, mbit(8))]);
+        let sent = |world: &mut World, millis: u64| {
+            let (start, before) = (world.now, world.left.len());
+            for turn in 0..millis {
+                for (flow, number) in [(0, 1), (3, 2)] {
+                    // Each offers 12 Mbit/s, of which the flow's limit drops what is too much.
+                    if world.came.get(&flow).copied().unwrap_or(0)
+                        < world.left.iter().filter(|left| left.flow == flow).count() as u64 + 20
+                    {
+                        world.arrive(flow, number, 1500);
+                    }
+                }
+                world.run_until(start + (turn + 1) * 1_000_000);
+            }
+            (world.left.len() - before) as u64 * 1500 * 8 / millis
+        };
+        sent(&mut world, 100);
+        let kbit = sent(&mut world, 1000);
+        assert!((8_900..=9_100).contains(&kbit), "{structure:?}: {kbit}");
+        let mut handover = Handover::new(&mut world.packets, Nanos(world.now));
+        let raised = Config { beside: Some(mbit(100)), ..config };
+        world.qdisc.retune(Spec::new(AnyConfig::Pacing(raised)), &mut handover);
+        let kbit = sent(&mut world, 1000);
+        assert!((11_700..=12_200).contains(&kbit), "{structure:?}: {kbit}");
+    }
+}
+
+#[test]
+fn a_rate_that_is_its_own_number_is_as_good_as_one_in_a_table() {
+    for config in STRUCTURES.map(|structure| AnyConfig::Pacing(roomy(structure))) {
+        let mut worlds = [World::new(config.clone()), World::new(config)];
+        worlds[0].set(&[(1, mbit(12))]);
+        let own = PaceId::of(mbit(12)).unwrap().number();
+        for (world, number) in worlds.iter_mut().zip([1, own]) {
+            (0..20).for_each(|_| world.arrive(1, number, 1500));
+            world.finish();
+        }
+        let [one, other] = worlds.map(|world| world.left);
+        assert_eq!(one, other);
     }
 }
 

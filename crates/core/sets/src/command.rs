@@ -1,6 +1,7 @@
 //! `ipset`'s grammar: words into a command.
 
 use crate::kind::{Family, Kind, Shape};
+use narrows_units::Rate;
 
 /// As in the kernel (`IPSET_MAXNAMELEN`, without the closing zero).
 const NAME_MAX: usize = 31;
@@ -33,6 +34,7 @@ pub(crate) struct Details<'a> {
     pub(crate) packets: Option<u64>,
     pub(crate) bytes: Option<u64>,
     pub(crate) comment: Option<&'a str>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) is_exception: bool,
 }
 
@@ -264,6 +266,7 @@ fn kind(words: &mut Cursor<'_, '_>) -> Result<Kind, ParseError> {
             "timeout" => kind.timeout = Some(words.number("timeout", 0, TIMEOUT_MAX)?),
             "counters" => kind.counters = true,
             "comment" => kind.comment = true,
+            "rate" => kind.rates = true,
             "skbinfo" => return wrong("skbinfo is not there: filters say what becomes of packets"),
             "forceadd" => {
                 return wrong("forceadd is not there: create the set with a larger maxelem");
@@ -282,6 +285,12 @@ fn kind(words: &mut Cursor<'_, '_>) -> Result<Kind, ParseError> {
         (_, None) => {}
         (shape, Some(_)) => return wrong(format!("netmask is not for {}", shape.name())),
     }
+    if kind.rates && !kind.shape.is_of_addresses() {
+        return wrong(format!(
+            "rate is not for {}: members of hash:ip and hash:net have rates",
+            kind.shape.name()
+        ));
+    }
     Ok(kind)
 }
 
@@ -293,6 +302,13 @@ fn details<'a>(words: &mut Cursor<'_, 'a>) -> Result<Details<'a>, ParseError> {
             "packets" => details.packets = Some(words.number("packets", 0, u64::MAX)?),
             "bytes" => details.bytes = Some(words.number("bytes", 0, u64::MAX)?),
             "nomatch" => details.is_exception = true,
+            "rate" => {
+                let word = words.one("rate")?;
+                let read = narrows_units::word::rate(word).filter(|rate| !rate.is_zero());
+                details.rate = Some(read.ok_or_else(|| {
+                    ParseError(format!("\"{word}\" is no rate: a rate from 8bit on, as 5mbit"))
+                })?);
+            }
             "comment" => {
                 let comment = words.one("comment")?;
                 if comment.len() > COMMENT_MAX || comment.contains(['"', '\n', '\r']) {

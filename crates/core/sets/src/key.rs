@@ -83,6 +83,20 @@ impl Key {
         self.address.into()
     }
 
+    /// A key of IPv4 as a number, in the same order.
+    pub(crate) fn number(&self) -> u64 {
+        let rest = u64::from(self.len) << 24 | u64::from(self.protocol) << 16;
+        u64::from(u32::from(self.v4())) << 32 | rest | u64::from(self.port)
+    }
+
+    /// The key of IPv4 with this number.
+    pub(crate) fn of_number(number: u64) -> Self {
+        let mut address = [0; 16];
+        address[..4].copy_from_slice(&((number >> 32) as u32).to_be_bytes());
+        let (len, protocol) = ((number >> 24) as u8, (number >> 16) as u8);
+        Self { address, len, protocol, port: number as u16 }
+    }
+
     /// As a program looks it up: address, length, protocol, and the port in network order.
     pub fn layout(&self) -> [u8; 20] {
         let mut bytes = [0; 20];

@@ -41,6 +41,11 @@ impl Shape {
         if self == Self::NetPort { 2 } else { 1 }
     }
 
+    /// Whether a packet's address alone leads to a member, so that members may have rates.
+    pub(crate) fn is_of_addresses(self) -> bool {
+        matches!(self, Self::Ip { .. } | Self::Net)
+    }
+
     /// Whether a member may exclude its addresses from the set (`nomatch`).
     pub(crate) fn has_exceptions(self) -> bool {
         matches!(self, Self::Net | Self::NetPort)
@@ -89,6 +94,8 @@ pub struct Kind {
     pub counters: bool,
     /// Whether something may be noted on a member.
     pub comment: bool,
+    /// Whether a member may have a rate for the flows of packets that it covers. Narrows' own.
+    pub rates: bool,
     /// The size of `ipset`'s hash: kept, so that `save` prints it.
     pub hashsize: u32,
     /// The number of its buckets; `None` if not given.
@@ -107,6 +114,7 @@ impl Kind {
             timeout: None,
             counters: false,
             comment: false,
+            rates: false,
             hashsize: 1024,
             bucketsize: None,
             initval: None,
@@ -116,6 +124,7 @@ impl Kind {
     /// Whether a set of this kind may take the place of one of `other`, and the other way round.
     pub fn fits(&self, other: &Self) -> bool {
         let is_mac = self.shape == Shape::Mac;
-        self.shape.name() == other.shape.name() && (is_mac || self.family == other.family)
+        let is_same_type = self.shape.name() == other.shape.name();
+        is_same_type && (is_mac || self.family == other.family) && self.rates == other.rates
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::key::{Key, PrefixLen};
 use crate::kind::Kind;
+use crate::member_rates::MemberRates;
+use crate::members::Members;
+use narrows_packet::PaceId;
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,6 +19,15 @@ pub struct Element {
     pub expires: Option<Nanos>,
     /// Its addresses are not in the set (`nomatch`).
     pub is_exception: bool,
+    /// Its rate, if the set has rates: a [rate itself](PaceId::of), not the number of one.
+    pub pace: PaceId,
+}
+
+impl Element {
+    /// The rate of packets that it covers.
+    fn pace_inside(&self) -> PaceId {
+        if self.is_exception { PaceId::NONE } else { self.pace }
+    }
 }
 
 /// The key of a look-up.
@@ -40,7 +52,7 @@ pub enum Changes {
 #[derive(Clone, Debug)]
 pub struct Set {
     kind: Kind,
-    elements: BTreeMap<Key, Element>,
+    elements: Members,
     /// Members with a time, by when they go.
     ends: BTreeSet<(Nanos, Key)>,
     comments: BTreeMap<Key, Box<str>>,
@@ -49,6 +61,8 @@ pub struct Set {
     /// The initial counters of new members, if not 0.
     initial: BTreeMap<Key, (u64, u64)>,
     changes: Changes,
+    /// Where packets are looked up, if the set has rates.
+    rates: Option<MemberRates>,
 }
 
 /// A member to add.
@@ -63,8 +77,9 @@ pub(crate) struct Addition<'a> {
 impl Set {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
+            elements: Members::new(&kind),
+            rates: kind.rates.then(|| MemberRates::new(kind.family)),
             kind,
-            elements: BTreeMap::new(),
             ends: BTreeSet::new(),
             comments: BTreeMap::new(),
             lengths: BTreeMap::new(),
@@ -85,22 +100,27 @@ impl Set {
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.elements.is_empty()
+        self.len() == 0
     }
 
     /// The options and state of the member `key`.
-    pub fn get(&self, key: &Key) -> Option<&Element> {
+    pub fn get(&self, key: &Key) -> Option<Element> {
         self.elements.get(key)
     }
 
     /// All members, by address.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Element)> {
-        self.elements.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Element)> {
+        self.from(Key::default())
     }
 
     /// The members from `from` on, by address.
-    pub fn from(&self, from: &Key) -> impl Iterator<Item = (&Key, &Element)> {
-        self.elements.range(from..)
+    pub fn from(&self, from: Key) -> impl Iterator<Item = (Key, Element)> {
+        self.elements.from(from)
+    }
+
+    /// The rates of its members, if it has any.
+    pub(crate) fn rates(&self) -> Option<&MemberRates> {
+        self.rates.as_ref()
     }
 
     /// The lengths of its prefixes, the longest first.
@@ -139,7 +159,7 @@ impl Set {
 
     /// Adds or replaces the member `key`. False if there is no room.
     pub(crate) fn put(&mut self, key: Key, new: Addition<'_>) -> bool {
-        let before = self.elements.get(&key).copied();
+        let before = self.elements.get(&key);
         if before.is_none() && self.elements.len() >= self.kind.maxelem as usize {
             return false;
         }
@@ -150,7 +170,10 @@ impl Set {
             }
             None => *self.lengths.entry(key.len()).or_default() += 1,
         }
-        self.elements.insert(key, new.element);
+        self.elements.insert(key, &new.element);
+        if let Some(rates) = &mut self.rates {
+            rates.put(&key, new.element.pace_inside());
+        }
         if let Some(end) = new.element.expires {
             self.ends.insert((end, key));
         }
@@ -173,6 +196,9 @@ impl Set {
     pub(crate) fn remove(&mut self, key: &Key) -> bool {
         let Some(element) = self.elements.remove(key) else { return false };
         element.expires.map(|end| self.ends.remove(&(end, *key)));
+        if let Some(rates) = &mut self.rates {
+            rates.remove(key);
+        }
         self.comments.remove(key);
         self.initial.remove(key);
         if let Some(count) = self.lengths.get_mut(&key.len()) {

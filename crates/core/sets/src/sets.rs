@@ -7,6 +7,7 @@ use crate::kind::{Family, Kind, Shape};
 use crate::set::{Addition, Element, Match, Set};
 use crate::text;
 use narrows_escape::shell;
+use narrows_packet::PaceId;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -16,11 +17,12 @@ pub const SETS_MAX: usize = 64;
 const HELP: &str = "Usage: narrows set [ OPTIONS ] COMMAND
 COMMAND := create NAME TYPE [ TYPE-OPTIONS ]
          | add NAME ENTRY [ timeout S ] [ nomatch ] [ packets N ] [ bytes N ] [ comment TEXT ]
+             [ rate RATE ]
          | del NAME ENTRY | test NAME ENTRY
          | destroy [ NAME ] | flush [ NAME ] | list [ NAME ] | save [ NAME ]
          | rename FROM TO | swap ONE OTHER | restore [ -file FILE ] | help | version
 TYPE    := hash:ip | hash:net | hash:net,port | hash:mac
-TYPE-OPTIONS := [ family inet|inet6 ] [ maxelem N ] [ timeout S ] [ counters ] [ comment ]
+TYPE-OPTIONS := [ family inet|inet6 ] [ maxelem N ] [ timeout S ] [ counters ] [ comment ] [ rate ]
            [ netmask N ] (hash:ip) [ hashsize N ] [ bucketsize N ] [ initval N ] (without effect)
 OPTIONS := -exist | -quiet | -name | -terse | -output plain|save | -file FILE
 ";
@@ -258,7 +260,7 @@ impl Sets {
     ) -> Result<(), Failure> {
         let set = self.find(name)?;
         let kind = *set.kind();
-        let Details { timeout, packets, bytes, comment, is_exception } = details;
+        let Details { timeout, packets, bytes, comment, rate, is_exception } = details;
         let lacks = |what: &str| {
             Failure::Refused(format!(
                 "Element cannot be added to the set: the set was created without {what}"
@@ -272,6 +274,9 @@ impl Sets {
         }
         if comment.is_some() && !kind.comment {
             return Err(lacks("comment"));
+        }
+        if rate.is_some() && !kind.rates {
+            return Err(lacks("rate"));
         }
         if is_exception && !kind.shape.has_exceptions() {
             return refuse(format!("nomatch is not for {}", kind.shape.name()));
@@ -292,7 +297,8 @@ impl Sets {
         let expires = timeout.map(|seconds| now + Nanos::from_secs(u64::from(seconds)));
         let counters = (packets.is_some() || bytes.is_some())
             .then(|| (packets.unwrap_or_default(), bytes.unwrap_or_default()));
-        let element = Element { expires, is_exception };
+        let pace = rate.and_then(PaceId::of).unwrap_or_default();
+        let element = Element { expires, is_exception, pace };
         for key in keys {
             set.put(key, Addition { element, comment, counters });
         }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The memory of a member in this process, in bytes: a key, its options, and its share of a tree's
 /// nodes.
-const ELEMENT_BYTES: usize = 64;
+const ELEMENT_BYTES: usize = 48;
 
 /// Packets and bytes of a member.
 pub(crate) type Counted<'a> = &'a dyn Fn(&Key) -> (u64, u64);
@@ -30,7 +30,8 @@ fn header(kind: &Kind) -> String {
     if let Some(timeout) = kind.timeout {
         let _ = write!(text, " timeout {timeout}");
     }
-    for (is, word) in [(kind.counters, " counters"), (kind.comment, " comment")] {
+    let words = [(kind.counters, " counters"), (kind.comment, " comment"), (kind.rates, " rate")];
+    for (is, word) in words {
         text += if is { word } else { "" };
     }
     if let Some(size) = kind.bucketsize {
@@ -71,7 +72,7 @@ pub(crate) fn members(
 ) {
     for (key, element) in set.iter() {
         text.push_str(before);
-        member(text, set, key, element, now, counted);
+        member(text, set, &key, &element, now, counted);
         text.push('\n');
     }
 }
@@ -97,6 +98,9 @@ fn member(
     if kind.counters {
         let (packets, bytes) = counted(key);
         let _ = write!(text, " packets {packets} bytes {bytes}");
+    }
+    if let Some(rate) = element.pace.rate() {
+        let _ = write!(text, " rate {}bit", rate.bits_per_sec());
     }
     if let Some(comment) = set.comment(key) {
         let _ = write!(text, " comment \"{comment}\"");

@@ -197,13 +197,44 @@ fn refusals_say_what_to_do() {
 }
 
 #[test]
+fn members_have_rates_in_a_set_that_is_made_with_them() {
+    let mut sets = Sets::default();
+    ok(&mut sets, "create plans hash:net rate");
+    ok(&mut sets, "add plans 10.0.0.0/24 rate 5mbit");
+    ok(&mut sets, "add plans 10.0.0.7 rate 1.5gbit");
+    ok(&mut sets, "add plans 10.0.0.8");
+    ok(&mut sets, "add plans 10.0.0.9 nomatch");
+    let saved = "create plans hash:net family inet hashsize 1024 maxelem 65536 rate\n\
+                 add plans 10.0.0.0/24 rate 5000000bit\nadd plans 10.0.0.7 rate 1500000000bit\n\
+                 add plans 10.0.0.8\nadd plans 10.0.0.9 nomatch\n";
+    assert_eq!(ok(&mut sets, "save"), saved);
+    let (again, reply) = restore(saved, false);
+    assert_eq!((reply.code, again.save(at(0), &Filters)), (0, saved.to_owned()));
+    ok(&mut sets, "-exist add plans 10.0.0.7 rate 7777777");
+    assert!(ok(&mut sets, "save").contains("add plans 10.0.0.7 rate 7777776bit"));
+    for rate in ["0", "4bit", "fast", "-1mbit", "1e30gbit"] {
+        let why = refused(&mut sets, &format!("add plans 10.0.0.1 rate {rate}"));
+        assert!(why.contains("a rate from 8bit on"), "{why}");
+    }
+    ok(&mut sets, "create plain hash:net");
+    let why = refused(&mut sets, "add plain 10.0.0.1 rate 5mbit");
+    assert!(why.contains("the set was created without rate"), "{why}");
+    assert!(refused(&mut sets, "swap plain plans").contains("type does not match"));
+    for kind in ["hash:net,port", "hash:mac"] {
+        assert!(
+            refused(&mut sets, &format!("create more {kind} rate")).contains("rate is not for")
+        );
+    }
+}
+
+#[test]
 fn list_prints_as_ipset_does() {
     let mut sets = Sets::default();
     ok(&mut sets, "create used hash:ip timeout 9");
     ok(&mut sets, "add used 192.0.2.1");
     let header = "Name: used\nType: hash:ip\nRevision: 5\n\
                   Header: family inet hashsize 1024 maxelem 65536 timeout 9\n\
-                  Size in memory: 64\nReferences: 1\nNumber of entries: 1\n";
+                  Size in memory: 48\nReferences: 1\nNumber of entries: 1\n";
     assert_eq!(ok(&mut sets, "list -t"), header);
     assert_eq!(ok(&mut sets, "list used"), format!("{header}Members:\n192.0.2.1 timeout 9\n"));
     ok(&mut sets, "create b hash:mac");

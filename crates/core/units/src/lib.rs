@@ -5,8 +5,8 @@
 //! integer with a type of its own, so that a rate in bytes or a time in microseconds cannot be
 //! passed by mistake. Nothing here reads a clock.
 //!
-//! Non-goals: parsing and printing in `tc`'s notation (the `tc` layer does that), floating point,
-//! calendar time.
+//! Non-goals: printing in `tc`'s notation (the `tc` layer does that), calculating with floating
+//! point, calendar time.
 
 mod byte_time;
 mod bytes;
@@ -15,6 +15,7 @@ mod nanos;
 mod rate;
 mod spread;
 pub mod wire;
+pub mod word;
 
 pub use byte_time::ByteTime;
 pub use bytes::Bytes;

@@ -280,7 +280,7 @@ impl SetTables {
         if let Some(members) = &mut contents.members {
             for key in keys {
                 if let Some(element) = set.get(key)
-                    && !members.put(key, element, set)?
+                    && !members.put(key, &element, set)?
                 {
                     return Ok(false);
                 }
@@ -387,11 +387,11 @@ impl Members {
         let (mut keys, mut values, mut count) = (Vec::new(), Vec::new(), 0);
         for (index, (key, element)) in set.iter().enumerate() {
             let counters = match before.filter(|_| set.kind().counters) {
-                Some(before) => before.counted(key).unwrap_or_else(|| set.initial(key)),
-                None => set.initial(key),
+                Some(before) => before.counted(&key).unwrap_or_else(|| set.initial(&key)),
+                None => set.initial(&key),
             };
             keys.extend(key.layout());
-            values.extend(value(counters, element));
+            values.extend(value(counters, &element));
             count += 1;
             if count as usize == AT_ONCE || index + 1 == len {
                 map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;

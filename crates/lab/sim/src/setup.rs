@@ -245,11 +245,20 @@ pub struct HeaderFields {
     /// Packets may be marked instead of dropped; TCP answers to a mark as to a loss (RFC 3168),
     /// and has nothing to repeat. DCTCP's always may.
     pub ecn: bool,
+    /// The rate that a filter gives each flow (`action pace`), if any.
+    pub filter_rate: Option<Rate>,
 }
 
 impl Default for HeaderFields {
     fn default() -> Self {
-        Self { source_hosts: 1, destination_hosts: 1, common_hosts: false, dscp: 0, ecn: false }
+        Self {
+            source_hosts: 1,
+            destination_hosts: 1,
+            common_hosts: false,
+            dscp: 0,
+            ecn: false,
+            filter_rate: None,
+        }
     }
 }
 

@@ -93,6 +93,9 @@ pub enum InstanceError {
         /// Why.
         source: FrontError,
     },
+    /// Actions give flows rates that no set has.
+    #[error(transparent)]
+    Rates(FrontError),
     /// Filters at a device whose packets have no header of Ethernet.
     #[error(
         "{0} carries packets without the header of Ethernet, and filters where packets arrive need \

@@ -17,9 +17,10 @@ use narrows_classify::{ActionId, ActionStats};
 use narrows_escape::shell;
 use narrows_forwarding::PerPort;
 use narrows_policy::Policy;
-use narrows_sets::{Host, Key, Named};
+use narrows_sets::{Host, Key, Named, RateBoard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Filters cannot run in the driver.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,12 @@ pub enum FrontError {
         /// Its memory.
         words: &'static str,
     },
+    /// They give flows the rates of members that have none.
+    #[error(
+        "the members of the set \"{0}\" have no rates: make one with \
+         `narrows set create NAME hash:net rate` and swap it"
+    )]
+    NoRates(String),
     /// The kernel does not load them.
     #[error("the kernel does not load the filters that run in the driver: {0}")]
     Load(LoadError),
@@ -48,8 +55,10 @@ pub enum FrontError {
     Tree(#[from] TreeError),
 }
 
+mod rates;
 mod terms;
 
+pub(crate) use rates::SetRates;
 pub(crate) use terms::{Terms, resolve};
 
 /// The filters in front of the plane at each port, and the tables for their look-ups.
@@ -59,6 +68,8 @@ pub(crate) struct Fronts<'a> {
     pub(crate) tables: Option<&'a SetTables>,
     /// A user's own program, in front of them.
     pub(crate) users: Option<&'a UserFront>,
+    /// The rates of members of sets, for filters behind the driver.
+    pub(crate) rates: &'a Arc<RateBoard>,
 }
 
 /// What runs in front of the plane at a port.
@@ -186,7 +197,8 @@ pub(crate) struct Uses<'a> {
 impl Host for Uses<'_> {
     fn references(&self, name: &str) -> usize {
         let sets = self.policy.ports().flat_map(|(_, port)| port.sets());
-        sets.filter(|set| **set == *name).count()
+        let rates = self.policy.rate_sets().filter(|set| set.as_str() == name);
+        sets.filter(|set| **set == *name).count() + rates.count()
     }
 
     fn counted(&self, named: &Named, key: &Key) -> (u64, u64) {

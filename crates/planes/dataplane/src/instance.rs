@@ -35,7 +35,7 @@ use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
 use narrows_policy::{FleetLimit, FleetName, NodeStats, Plan, Policy, PolicyError, PortPolicy};
-use narrows_sets::Sets;
+use narrows_sets::{RateBoard, Sets};
 use narrows_shaper::{Delays, Installation};
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::{Nanos, counted};
@@ -96,6 +96,8 @@ pub struct Instance {
     /// The sets in the form of the programs, once there was one. Declared after the plane, whose
     /// programs use its maps.
     tables: Option<SetTables>,
+    /// Where workers find the rates of members of sets.
+    member_rates: Arc<RateBoard>,
     /// A user's own program in front of all. Declared after the plane, where it runs.
     user_front: Option<UserFront>,
     /// Of ports that it shares with other XDP programs.
@@ -155,6 +157,7 @@ impl Instance {
             balance: Balance::default(),
             plane: None,
             tables: None,
+            member_rates: Arc::default(),
             user_front: None,
             gates,
             _promiscuous: Vec::new(),
@@ -194,6 +197,7 @@ impl Instance {
         instance.check_lines(&policy)?;
         instance.adopt_policy(policy);
         instance.adopt_sets(sets)?;
+        instance.check_rates(&instance.policy)?;
         instance.adopt_services(services).map_err(InstanceError::Services)?;
         instance.events.hold();
         if let Err(error) = instance.begin() {
@@ -293,6 +297,7 @@ impl Instance {
     pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
         let Planned { policy, enforced: planned, plans } = planned;
         self.check_lines(&policy)?;
+        self.check_rates(&policy)?;
         let in_force = |name: &FleetName, limit: &FleetLimit| self.fleet.in_force(name, limit);
         let enforced = policy.enforced(&self.policy, &self.enforced, in_force);
         let enforced = enforced.following(|dev| self.lines.rate(dev));

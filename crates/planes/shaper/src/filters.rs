@@ -7,7 +7,9 @@
 
 use crate::io::Io;
 use crate::worker::BATCH;
-use narrows_classify::{AHEAD, Classification, Classifier, Found, Path, Subject, Verdict};
+use narrows_classify::{
+    AHEAD, Classification, Classifier, Found, MemberRates, Path, Subject, Verdict,
+};
 use narrows_packet::{Batch, DropReason, PaceId, PacketId, Packets};
 use narrows_qdisc::Slot;
 use narrows_units::Nanos;
@@ -23,6 +25,8 @@ pub(crate) struct Filters<'a> {
     ingress: Option<&'a Classifier>,
     egress: Option<&'a Classifier>,
     qdisc: Option<&'a Classification>,
+    /// Where members of sets have rates.
+    members: Option<&'a dyn MemberRates>,
 }
 
 impl<'a> Filters<'a> {
@@ -41,7 +45,14 @@ impl<'a> Filters<'a> {
             ingress: None,
             egress: egress.map(AsRef::as_ref),
             qdisc: across.classification().map(AsRef::as_ref),
+            members: None,
         }
+    }
+
+    /// These filters, with `members` of sets that have rates.
+    #[inline]
+    pub(crate) fn with_members(self, members: Option<&'a dyn MemberRates>) -> Self {
+        Self { members, ..self }
     }
 
     /// Whether there are any.
@@ -61,7 +72,7 @@ impl<'a> Filters<'a> {
     /// the filters alone. `io` has its frame.
     pub(crate) fn pace_again(&self, io: &impl Io, packets: &Packets, id: PacketId) -> PaceId {
         let mut subject = None;
-        read(io, packets, id, self.ask_route(), &mut subject);
+        self.read(io, packets, id, self.ask_route(), &mut subject);
         let Some(subject) = &mut subject else { return PaceId::NONE };
         for filters in [self.ingress, self.egress].into_iter().flatten() {
             filters.retrace(subject);
@@ -95,7 +106,7 @@ impl<'a> Filters<'a> {
         let asks_route = self.ask_route();
         arrivals.retain_from(0, |id| {
             let mut subject = None;
-            read(io, packets, id, asks_route, &mut subject);
+            self.read(io, packets, id, asks_route, &mut subject);
             self.sort(io.bytes(id), subject.as_mut(), Looks::default(), packets, id, now)
         });
     }
@@ -115,7 +126,7 @@ impl<'a> Filters<'a> {
             if place == 0 {
                 let next = &ids[at..(at + AHEAD).min(ids.len())];
                 for (into, id) in subjects.iter_mut().zip(next) {
-                    read(io, packets, *id, asks_route, into);
+                    self.read(io, packets, *id, asks_route, into);
                 }
                 self.look_ahead(&subjects[..next.len()], &mut found);
             }
@@ -180,23 +191,27 @@ impl<'a> Filters<'a> {
         }
         true
     }
-}
 
-/// Makes `into` the packet `id`, whose frame `io` has, as filters see it, with its route if one
-/// asks for that; `None` if its Ethernet header is incomplete.
-#[inline]
-fn read<'f>(
-    io: &'f impl Io,
-    packets: &Packets,
-    id: PacketId,
-    asks_route: bool,
-    into: &mut Option<Subject<'f>>,
-) {
-    Subject::read(io.bytes(id), into);
-    if let Some(subject) = into {
-        subject.set_len(packets.meta(id).len.0);
-        if asks_route && let Some(route) = io.route_of(id) {
-            subject.set_route(route);
+    /// Makes `into` the packet `id`, whose frame `io` has, as filters see it, with its route if one
+    /// asks for that; `None` if its Ethernet header is incomplete.
+    #[inline]
+    fn read<'f>(
+        &self,
+        io: &'f impl Io,
+        packets: &Packets,
+        id: PacketId,
+        asks_route: bool,
+        into: &mut Option<Subject<'f>>,
+    ) where
+        'a: 'f,
+    {
+        Subject::read(io.bytes(id), into);
+        if let Some(subject) = into {
+            subject.set_len(packets.meta(id).len.0);
+            subject.set_members(self.members);
+            if asks_route && let Some(route) = io.route_of(id) {
+                subject.set_route(route);
+            }
         }
     }
 }

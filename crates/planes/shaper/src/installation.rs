@@ -19,7 +19,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::{
     Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
-    PersistentMap, Running,
+    PaceRate, PersistentMap, Running,
 };
 use narrows_coordination::{Change, Coordination, Destinations, SharedPolicer, SharedTree, Spent};
 use narrows_packet::Paces;
@@ -427,7 +427,9 @@ fn paces(plan: &Plan, previous: Option<&Installation>) -> Paces {
     let paces = previous.map_or_else(Paces::default, |previous| previous.paces.clone());
     let mut changes = Vec::new();
     before.changes(&plan.actions, |_, _, bound| {
-        if let Some(BoundAction { id, action: Action::Pace { rate, .. }, .. }) = bound
+        if let Some(BoundAction {
+            id, action: Action::Pace { rate: PaceRate::Of(rate), .. }, ..
+        }) = bound
             && let Some(id) = id.pace()
             && paces.get(id).is_none_or(|pace| pace.rate != *rate)
         {

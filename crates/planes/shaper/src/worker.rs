@@ -17,7 +17,7 @@ use crate::io::Io;
 use crate::lately::Lately;
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, HeaviestReport};
-use narrows_classify::Classification;
+use narrows_classify::{Classification, MemberRates};
 use narrows_cpu::probes;
 use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::{
@@ -162,6 +162,8 @@ pub struct Worker<I> {
     lately: PerPort<Lately>,
     /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
+    /// Where members of sets have rates, if they do.
+    members: Option<Box<dyn MemberRates>>,
     arrivals: Batch,
     departures: Batch,
     dropped: Batch,
@@ -191,6 +193,7 @@ impl<I: Io> Worker<I> {
             lately: paths.iter().map(|_| Lately::default()).collect(),
             paths,
             round_trips: None,
+            members: None,
             arrivals: Batch::new(BATCH),
             departures: Batch::new(BATCH),
             dropped: Batch::new(BATCH),
@@ -203,6 +206,12 @@ impl<I: Io> Worker<I> {
     #[must_use]
     pub fn with_round_trips(self, boards: &PerPort<Arc<Awaited>>, key: u64) -> Self {
         Self { round_trips: Some(Box::new(RoundTrips::new(boards, key))), ..self }
+    }
+
+    /// This worker, for filters that give packets the rates of `members` of sets.
+    #[must_use]
+    pub fn with_member_rates(self, members: Box<dyn MemberRates>) -> Self {
+        Self { members: Some(members), ..self }
     }
 
     /// Its I/O.
@@ -362,7 +371,11 @@ impl<I: Io> Worker<I> {
         counters.rx_bytes += bytes;
         if is_filtered {
             // First the filters of the port of arrival, then those of the port where they leave.
-            let filters = Filters::of(&self.paths[ingress].slot, &self.paths[egress].slot);
+            if let Some(members) = &mut self.members {
+                members.follow();
+            }
+            let filters = Filters::of(&self.paths[ingress].slot, &self.paths[egress].slot)
+                .with_members(self.members.as_deref());
             let (io, packets) = (&self.io, &mut self.packets);
             filters.sort_all(io, packets, &mut self.arrivals, now);
         }
@@ -516,12 +529,13 @@ impl<I: Io> Worker<I> {
         if let Some(classification) = path.slot.classification() {
             path_of(classification, &self.io, id).write(self.packets.meta_mut(id));
         }
-        if !self.packets.paces().is_empty() {
-            // Where it came in a router nobody knows any more.
-            let filters = match self.sorted {
-                None => Filters::of(&self.paths[egress.partner()].slot, &self.paths[egress].slot),
-                Some(_) => Filters::behind(&self.paths[egress].slot),
-            };
+        // Where it came in a router nobody knows any more.
+        let filters = match self.sorted {
+            None => Filters::of(&self.paths[egress.partner()].slot, &self.paths[egress].slot),
+            Some(_) => Filters::behind(&self.paths[egress].slot),
+        };
+        if filters.are_any() {
+            let filters = filters.with_members(self.members.as_deref());
             let pace = filters.pace_again(&self.io, &self.packets, id);
             self.packets.headers_mut(id).pace = pace;
         }

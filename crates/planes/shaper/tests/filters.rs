@@ -1,13 +1,13 @@
 //! What filters and their actions make of real frames, on several workers at once.
 
-use narrows_classify::{ActionId, ActionKind};
+use narrows_classify::{ActionId, ActionKind, MemberRates};
 use narrows_forwarding::PortId;
-use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading, RouteTaken};
+use narrows_packet::{Batch, DropReason, Headers, PaceId, PacketId, Packets, Reading, RouteTaken};
 use narrows_policy::{Handle, Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Io, Worker};
 use narrows_tc::Host;
-use narrows_units::{Bytes, Nanos};
+use narrows_units::{Bytes, Nanos, Rate};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -423,6 +423,61 @@ fn filters_give_flows_rates_which_change_at_once() {
         // Both flows without a lower rate have sent everything.
         assert!((24..=44).contains(&sent), "{qdisc}: {sent}");
         assert!(bed.sends_in(0, 80) <= 3, "{qdisc}");
+    }
+}
+
+/// Members with rates, each 1 Mbit/s times the last byte of its address; 10.0.0.4 is none.
+struct Members {
+    /// Times 1, and more after [`MemberRates::follow`].
+    times: u64,
+}
+
+impl MemberRates for Members {
+    fn follow(&mut self) {
+        self.times += 1;
+    }
+
+    fn rate_of(&self, name: &str, address: u128, is_v6: bool) -> Option<PaceId> {
+        let last = (address >> 96) as u64 & 0xff;
+        assert!(self.times > 0 && !is_v6);
+        let is_member = name == "plans" && last != 4;
+        PaceId::of(Rate::from_bits_per_sec(last * 1_000_000)).filter(|_| is_member)
+    }
+}
+
+#[test]
+fn a_flow_has_the_rate_of_the_member_that_covers_its_address() {
+    for qdisc in ["flowbundler", "flowbundler target 10s interval 10s", "eiffel", "carousel", "fq"]
+    {
+        let mut bed = Bed::new(1);
+        let worker = bed.workers.pop().unwrap();
+        bed.workers.push(worker.with_member_rates(Box::new(Members { times: 0 })));
+        bed.tc(&format!("qdisc replace dev b root handle 9: {qdisc}"));
+        bed.tc("filter add dev b egress protocol ip pref 1 matchall \
+                action pace set-rate plans dst");
+        // 1000 bytes take 8, 4 and 2.7 ms; the source is 10.0.0.0, whose rate is zero: none.
+        for last in 1..=4 {
+            bed.pass(0, &[last; 40]);
+        }
+        bed.sends_in(0, 80);
+        let sent = bed.workers[0].io().sent;
+        // 40 of the fourth, and 10, 20 and 30 of the others, and a frame or two more of each.
+        assert!((98..=108).contains(&sent), "{qdisc}: {sent}");
+        assert_eq!(bed.met(ActionKind::Pace, 1), 160, "{qdisc}");
+        // Another process's worker looks up what it adopts.
+        let ids = bed.workers[0].take_out(PortId::SECOND);
+        let (now, left) = (bed.now, ids.len());
+        for id in ids {
+            bed.workers[0].adopt(PortId::SECOND, id, LEN, now, now);
+        }
+        assert!(left >= 50 && bed.sends_in(0, 20) <= 24, "{qdisc}: {left}");
+        bed.tc("actions change action pace set-rate others src index 1");
+        let before = bed.workers[0].io().sent;
+        // A flow that has not sent yet, in a set that has no rate for it.
+        bed.pass(0, &[5; 10]);
+        bed.sends_in(0, 1);
+        let sent = bed.workers[0].io().sent - before;
+        assert!((10..=14).contains(&sent), "{qdisc}: {sent}");
     }
 }
 

@@ -9,7 +9,9 @@ use super::options::{Common, bad, common};
 use crate::complaint::Complaint;
 use crate::words::{Words, abbreviates, twice};
 use crate::{device, number};
-use narrows_classify::{Action, ActionKind, Control, DeviceName, Idle, Mark, Mirred};
+use narrows_classify::{
+    Action, ActionKind, Control, DeviceName, Idle, Mark, Mirred, PaceRate, SetName,
+};
 use narrows_policy::{ActionDraft, ClassId, Parent};
 
 /// Parses `mirred` after that word. What no filter can have is refused when one names it.
@@ -76,18 +78,13 @@ pub(super) fn pace(words: &mut Words) -> Result<ActionDraft, Complaint> {
         if common(words, &mut said)? {
             continue;
         }
-        if word == "rate" {
+        if let "rate" | "set-rate" = word {
             words.next();
-            let value = words.value(word, "5mbit")?;
+            let value = words.value(word, if word == "rate" { "5mbit" } else { "plans dst" })?;
             if rate.is_some() {
                 return Err(twice(word, value));
             }
-            // Rates are whole bytes per second, as police has them.
-            let read = number::rate(value).filter(|rate| rate.bytes_per_sec() > 0);
-            rate =
-                Some(read.ok_or_else(|| {
-                    bad("pace", "Illegal \"rate\": a rate from 8bit on, as 5mbit.")
-                })?);
+            rate = Some(if word == "rate" { fixed(value)? } else { of_member(value, words)? });
             continue;
         }
         match control_or_jump(words) {
@@ -99,8 +96,42 @@ pub(super) fn pace(words: &mut Words) -> Result<ActionDraft, Complaint> {
     match rate {
         Some(rate) => Ok(said.draft(ActionKind::Pace, Some(Action::Pace { rate, control }))),
         None if said.index.is_some() => Ok(said.draft(ActionKind::Pace, None)),
-        None => Err(bad("pace", "Error: say which rate flows have, as pace rate 5mbit.")),
+        None => Err(bad(
+            "pace",
+            "Error: say which rate flows have, as pace rate 5mbit or pace set-rate plans dst.",
+        )),
     }
+}
+
+/// A rate for the flows of all packets.
+fn fixed(value: &str) -> Result<PaceRate, Complaint> {
+    // Rates are whole bytes per second, as police has them.
+    let read = number::rate(value).filter(|rate| rate.bytes_per_sec() > 0);
+    let wrong = || bad("pace", "Illegal \"rate\": a rate from 8bit on, as 5mbit.");
+    read.map(PaceRate::Of).ok_or_else(wrong)
+}
+
+/// The rate of the member of the set `name` that covers the address that the next word names.
+fn of_member(name: &str, words: &mut Words) -> Result<PaceRate, Complaint> {
+    let wrong = || {
+        bad(
+            "pace",
+            "Illegal \"set-rate\": the name of a set whose members have rates, and src or dst, as \
+             set-rate plans dst.",
+        )
+    };
+    let set = SetName::new(name).ok_or_else(wrong)?;
+    let is_source = match words.next() {
+        Some("src") => true,
+        Some("dst") => false,
+        _ => return Err(wrong()),
+    };
+    Ok(PaceRate::Member { set, is_source })
+}
+
+/// The word for the source's address or the destination's.
+pub(super) fn address_word(is_source: bool) -> &'static str {
+    if is_source { "src" } else { "dst" }
 }
 
 /// The names of packet types, by their numbers (`PACKET_HOST` and so on).

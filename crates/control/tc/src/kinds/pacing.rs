@@ -39,6 +39,12 @@ pub(super) fn parse(structure: Structure, mut words: Words) -> Result<Params, Co
                 let value = words.value(word, "100mbit")?;
                 options.maxrate = Some(legal(kind, word, value, number::rate, number::RATE_HINT)?);
             }
+            "hostrate" | "flowrate" => {
+                let value = words.value(word, "50mbit")?;
+                let rate = legal(kind, word, value, number::rate, number::RATE_HINT)?;
+                let of = if word == "hostrate" { Key::Hosts } else { Key::Flows };
+                options.beside = Some((of, rate));
+            }
             "horizon" => {
                 let value = words.value(word, "10s")?;
                 let some = |word: &str| number::time(word).filter(|time| *time != Nanos::ZERO);
@@ -111,10 +117,12 @@ fn usage(structure: Structure) -> String {
     let own = if structure == Structure::FlowBundler { own } else { "" };
     format!(
         "Usage: {kind} [ limit PACKETS ] [ flow_limit PACKETS ] [ maxrate RATE ] [ flows* | hosts ]
+           [ hostrate RATE | flowrate RATE ]
            [ horizon TIME ] [ horizon_drop* | horizon_cap ] [ granularity TIME ]
            [ codel [ target TIME ] [ interval TIME ] [ ecn* | noecn ] | nocodel* ]{own}
 maxrate is the most of each flow, or of each destination with hosts, whatever rate filters give it;
-maxrate 0 is no bound.
+maxrate 0 is no bound. Beside it, hostrate is the most of each destination with flows, flowrate
+that of each flow with hosts.
 * marks the defaults. For a rate of all together, put it below a tbf."
     )
 }
@@ -148,6 +156,14 @@ fn fine(time: Nanos) -> String {
     if nanos.is_multiple_of(1_000) { format!("{}us", nanos / 1_000) } else { format!("{nanos}ns") }
 }
 
+/// The word for the rate beside that of flows.
+fn beside(config: &Config) -> &'static str {
+    match config.key {
+        Key::Flows => "hostrate",
+        Key::Hosts => "flowrate",
+    }
+}
+
 fn beyond(beyond: Beyond) -> &'static str {
     match beyond {
         Beyond::Drop => "horizon_drop",
@@ -171,6 +187,10 @@ pub(super) fn show(config: &Config, line: &mut Line) {
     if let Some(rate) = config.maxrate {
         let text = format!("maxrate {} ", line.rate(rate));
         line.add("maxrate", Json::Number(rate.bytes_per_sec()), &text);
+    }
+    if let Some(rate) = config.beside {
+        let word = beside(config);
+        line.add(word, Json::Number(rate.bytes_per_sec()), &format!("{word} {} ", line.rate(rate)));
     }
     let horizon = config.horizon.0 / 1_000;
     line.add("horizon", Json::Number(horizon), &format!("horizon {} ", notation::time(horizon)));
@@ -221,8 +241,10 @@ pub(super) fn save(config: &Config) -> String {
             format!("codel target {target}us interval {interval}us {ecn}")
         },
     );
+    let second = config.beside.unwrap_or_default().bits_per_sec();
+    let second = format!("{} {second}bit", beside(config));
     format!(
-        " limit {limit} flow_limit {flow_limit} maxrate {rate}bit horizon {horizon}us {} granularity {}{slots} {codel} {}",
+        " limit {limit} flow_limit {flow_limit} maxrate {rate}bit {second} horizon {horizon}us {} granularity {}{slots} {codel} {}",
         beyond(config.beyond),
         fine(config.granularity),
         key(config.key),

@@ -323,6 +323,12 @@ fn a_pace_is_shown_changed_and_survives() {
     let action = &json[1]["options"]["actions"][0];
     assert_eq!((&action["kind"], &action["rate"]), (&"pace".into(), &625_000.into()));
     survives(&host);
+    host.ok("filter add dev right egress pref 4 matchall action pace set-rate plans src index 20");
+    assert!(host.ok("actions get action pace index 20").contains("pace set-rate plans src pipe"));
+    let json: serde_json::Value =
+        serde_json::from_str(&host.ok("-j filter show dev right egress pref 4")).unwrap();
+    let action = &json[json.as_array().unwrap().len() - 1]["options"]["actions"][0];
+    assert_eq!((&action["set"], &action["address"]), (&"plans".into(), &"src".into()));
     host.ok("actions change action pace rate 8mbit index 1");
     assert!(host.ok("actions list action pace").contains("pace rate 8Mbit pipe"));
     host.ok("filter add dev right egress pref 3 matchall action pace index 9");
@@ -331,6 +337,10 @@ fn a_pace_is_shown_changed_and_survives() {
     for (action, why) in [
         ("pace", "say which rate"),
         ("pace rate 0", "a rate from 8bit on"),
+        ("pace set-rate plans", "and src or dst"),
+        ("pace set-rate plans both", "and src or dst"),
+        ("pace set-rate a,b dst", "the name of a set"),
+        ("pace set-rate plans dst rate 1mbit", "duplicate \"rate\""),
         ("pace rate fast", "a rate from 8bit on"),
         ("pace rate 1mbit rate 2mbit", "duplicate \"rate\""),
         ("pace rate 1mbit index 65536", "from 1 to 65535"),

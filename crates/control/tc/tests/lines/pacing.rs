@@ -41,6 +41,8 @@ fn every_word_does_what_is_shown() {
             ("flow_limit 4294967295", vec![("100p", "4294967295p")]),
             ("maxrate 100mbit", vec![("horizon", "maxrate 100Mbit horizon")]),
             ("maxrate 100mbit maxrate 0", vec![]),
+            ("hostrate 50mbit", vec![("horizon 10s", "hostrate 50Mbit horizon 10s")]),
+            ("hostrate 50mbit hostrate 0", vec![]),
             ("horizon 250us", vec![("10s", "250us")]),
             ("horizon_cap", vec![("horizon_drop", "horizon_cap")]),
             ("horizon_cap horizon_drop", vec![]),
@@ -128,6 +130,22 @@ fn invalid_values_are_refused_with_a_reason() {
     assert!(host.fails(line, 1).contains("What is \"slots\"?"));
     host.ok("qdisc add dev right root handle 1: eiffel");
     assert!(host.fails("qdisc add dev right parent 1:1 pfifo", 2).contains("only tbf, htb"));
+}
+
+#[test]
+fn the_rate_beside_that_of_flows_is_of_what_is_no_flow() {
+    let mut host = TwoPorts::with_queues(4);
+    host.ok("qdisc add dev right root handle 1: flowbundler hosts maxrate 50mbit flowrate 10mbit");
+    assert!(host.ok("qdisc show dev right").contains(" maxrate 50Mbit flowrate 10Mbit "));
+    let twice = host.fails("qdisc change dev right root handle 1: flowbundler hostrate 9mbit", 2);
+    assert!(twice.contains("maxrate is the rate of each destination"), "{twice}");
+    let codel = host.fails("qdisc change dev right root handle 1: flowbundler codel", 2);
+    assert!(codel.contains("Give hostrate 0 or flowrate 0, or nocodel"), "{codel}");
+    // What was a flow's rate is not that of a host.
+    host.ok("qdisc change dev right root handle 1: flowbundler flows");
+    assert!(!host.ok("qdisc show dev right").contains("rate 10Mbit"));
+    let twice = host.fails("qdisc change dev right root handle 1: flowbundler flowrate 9mbit", 2);
+    assert!(twice.contains("maxrate is the rate of each flow"), "{twice}");
 }
 
 #[test]

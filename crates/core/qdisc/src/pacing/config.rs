@@ -12,6 +12,9 @@ pub struct Config {
     pub maxrate: Option<Rate>,
     /// What a flow is.
     pub key: Key,
+    /// The rate of each of the other, too, whatever the rates of flows: of each host if a flow is a
+    /// connection, of each connection if a flow is a host.
+    pub beside: Option<Rate>,
     /// In `flowbundler`, which packets may not leave together: those of one flow, or all to one
     /// host.
     pub apart: Key,
@@ -49,6 +52,7 @@ impl Config {
             structure,
             maxrate: None,
             key: Key::Flows,
+            beside: None,
             apart: Key::Flows,
             safeguard: false,
             limit: 10_000,
@@ -131,6 +135,14 @@ pub enum Key {
 }
 
 impl Key {
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Flows => Self::Hosts,
+            Self::Hosts => Self::Flows,
+        }
+    }
+
     /// The key of the flow of `id`.
     #[inline]
     pub(super) fn of(self, packets: &Packets, id: PacketId) -> u32 {

@@ -14,6 +14,9 @@
 //! ([`narrows_packet::Paces`]); `maxrate` is the upper bound of all. After a packet its flow waits
 //! for as long as that takes at the lower of both, so packets of one flow may have different rates.
 //!
+//! *A second rate.* Besides that of connections, hosts may have one, or the other way round
+//! (`beside.rs`); the latest time counts.
+//!
 //! *The rate applies on arrival.* A lower rate applies to later arrivals; queued packets leave
 //! at the time that they got. A higher one also applies to queued packets (`pacer/renewal.rs`). A
 //! packet beyond the horizon is dropped; with `horizon_cap` it leaves at the horizon, however much
@@ -37,6 +40,7 @@
 //! Non-goals: rates that senders set for themselves, queue management.
 
 use super::account::Account;
+use super::beside::Beside;
 use super::bundles::Bundles;
 use super::flows::Flows;
 use super::stamp::{Moment, Terms};
@@ -56,6 +60,8 @@ pub struct Pacer<C> {
     config: Config,
     terms: Terms,
     flows: Flows,
+    /// A second rate, of hosts or connections.
+    beside: Option<Beside>,
     calendar: C,
     /// Makes an empty calendar.
     make: fn(&Config) -> C,
@@ -81,6 +87,7 @@ impl<C: Calendar> Pacer<C> {
             terms: Terms::new(&config),
             bundles: by_destination(&config, feedback),
             flows: Flows::new(),
+            beside: Beside::of(&config),
             calendar: calendar(&config),
             make: calendar,
             is_outdated: false,
@@ -108,8 +115,8 @@ impl<C: Calendar> Pacer<C> {
     ) -> Result<(), DropReason> {
         let key = self.key(packets, id);
         let len = packets.meta(id).len.0;
-        let Self { config, terms, bundles, flows, calendar, account, .. } = self;
-        let own = packets.pace(id).copied();
+        let Self { config, terms, bundles, flows, beside, calendar, account, .. } = self;
+        let own = packets.pace(id);
         let slowed = own.and_then(|own| terms.slowed(&own, config));
         let rate = if slowed.is_some() { own.map(|own| own.rate) } else { config.maxrate };
         let terms = slowed.as_ref().unwrap_or(terms);
@@ -119,6 +126,9 @@ impl<C: Calendar> Pacer<C> {
         }
         // A late packet has not saved up the time since.
         let mut departure = flow.next().max(Moment::at(now));
+        if let Some(beside) = beside {
+            departure = departure.max(beside.earliest(packets, id, now));
+        }
         let mut at = departure.rounded_up();
         if at <= flow.slot && flow.bytes.saturating_add(len) > terms.allowance {
             // A packet that would be too much for the slot goes behind it.
@@ -133,6 +143,9 @@ impl<C: Calendar> Pacer<C> {
             }
             account.figures.horizon_caps += 1;
             (departure, at) = (Moment::at(horizon), horizon);
+        }
+        if let Some(beside) = beside {
+            beside.accept(packets, id, len, now);
         }
         account.figures.throttled += u64::from(at > now);
         let mut spacing = if at <= now { 0 } else { terms.spacing(account.slot()) };
@@ -300,7 +313,8 @@ impl<C: Calendar> Qdisc for Pacer<C> {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        let memory = size_of::<Self>() + self.flows.memory() + self.calendar.memory();
+        let beside = self.beside.as_ref().map_or(0, Beside::memory);
+        let memory = size_of::<Self>() + self.flows.memory() + beside + self.calendar.memory();
         let figures = Figures {
             flows: self.flows.remembered(),
             throttled_flows: self.flows.standing(),
@@ -317,6 +331,7 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         };
         let terms = Terms::new(&config);
         self.is_outdated |= terms.is_faster_than(&self.terms);
+        self.is_outdated |= Beside::retune(&mut self.beside, &config);
         self.terms = terms;
         if !self.config.safeguard {
             self.acknowledgements.ask(now);

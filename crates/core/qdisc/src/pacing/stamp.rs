@@ -107,8 +107,8 @@ impl Terms {
     /// The terms for a packet whose own rate has the number `id` in `paces`.
     #[inline]
     pub(super) fn of(&self, id: PaceId, paces: &Paces, config: &Config) -> Self {
-        let own = if paces.is_empty() { None } else { paces.get(id) };
-        own.and_then(|own| self.slowed(own, config)).unwrap_or(*self)
+        let own = paces.get(id);
+        own.and_then(|own| self.slowed(&own, config)).unwrap_or(*self)
     }
 
     /// When the next packet may leave after one of `len` bytes that may leave at `departure`.

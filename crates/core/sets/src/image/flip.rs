@@ -22,7 +22,7 @@ impl Flip {
 
 /// Whether what `element` of `set` covers is in, as an image has it: of members with ports, if
 /// there is anything to look up.
-fn says(set: &Set, element: &Element) -> bool {
+fn says(set: &Set, element: Element) -> bool {
     set.kind().shape == Shape::NetPort || !element.is_exception
 }
 
@@ -32,8 +32,8 @@ pub(super) fn flips(set: &Set, place: Prefix, is_in: bool) -> Vec<Flip> {
     let mut found = Vec::new();
     // The flips around the present position, the outermost first, with the membership there.
     let mut around: Vec<(Prefix, bool)> = Vec::new();
-    for (key, element) in set.from(&Key::at(place.bits, place.len + 1)) {
-        let flip = Flip::of(key);
+    for (key, element) in set.from(Key::at(place.bits, place.len + 1)) {
+        let flip = Flip::of(&key);
         if !place.covers(flip.bits) {
             break;
         }
@@ -52,7 +52,7 @@ pub(super) fn flips(set: &Set, place: Prefix, is_in: bool) -> Vec<Flip> {
 pub(super) fn is_covered(set: &Set, place: Prefix) -> bool {
     let covering = set.lengths().filter(|len| *len <= place.len).find_map(|len| {
         let from = Key::at(place.bits, len);
-        let (key, element) = set.from(&from).next()?;
+        let (key, element) = set.from(from).next()?;
         // Of several with ports the first will do.
         let is_it = key.bytes() == from.bytes() && key.len() == len;
         is_it.then(|| says(set, element))

@@ -553,6 +553,7 @@ fn own_of_trace(table: &TrafficTable, number: usize) -> Result<(), Wrong> {
         ("source_hosts", table.source_hosts.is_some()),
         ("destination_hosts", table.destination_hosts.is_some()),
         ("dscp", table.dscp.is_some()),
+        ("filter_rate", table.filter_rate.is_some()),
         ("ecn", table.ecn),
     ];
     match given.iter().find(|(_, given)| *given) {

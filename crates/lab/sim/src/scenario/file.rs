@@ -151,6 +151,7 @@ pub(super) struct TrafficTable {
     #[serde(default)]
     pub(super) common_hosts: bool,
     pub(super) dscp: Option<Quantity>,
+    pub(super) filter_rate: Option<Quantity>,
     #[serde(default)]
     pub(super) ecn: bool,
     /// A capture file, or `bursty`.

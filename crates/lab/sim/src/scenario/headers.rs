@@ -28,6 +28,7 @@ pub(super) fn fields(
         let message = "smoltcp does not answer to marks: leave stack out";
         return Err(Wrong::new(path("ecn"), message));
     }
+    let filter_rate = table.filter_rate.as_ref().map(Quantity::rate).transpose();
     let dscp = table.dscp.as_ref().map(|dscp| code_point(&dscp.0)).transpose();
     Ok(HeaderFields {
         source_hosts: hosts(&table.source_hosts, "source_hosts")?,
@@ -35,6 +36,7 @@ pub(super) fn fields(
         common_hosts: table.common_hosts,
         dscp: dscp.map_err(|why| Wrong::new(path("dscp"), why))?.unwrap_or(0),
         ecn: table.ecn,
+        filter_rate: filter_rate.map_err(|why| Wrong::new(path("filter_rate"), why))?,
     })
 }
 

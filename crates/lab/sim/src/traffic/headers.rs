@@ -5,6 +5,9 @@
 //! changes nothing for the others. The flows of a host are neighbours by number, so that
 //! `round-robin` spreads those of every host over all queues.
 //!
+//! *Rates by filters.* Frames have no bytes that filters could match; a flow's packets have the rate
+//! that a filter would give them, as [that of a set's member](PaceId::of).
+//!
 //! *Non-goals.* Firewall marks, other link layers than Ethernet, ACKs: none passes the shaper.
 
 use crate::setup::{Kind, Setup, Traffic};
@@ -50,7 +53,7 @@ fn of_flow(seed: u64, group: u64, traffic: &Traffic, flow: u32) -> Headers {
         dscp: fields.dscp,
         ecn: Ecn::NotCapable,
         is_arp: false,
-        pace: PaceId::NONE,
+        pace: fields.filter_rate.and_then(PaceId::of).unwrap_or_default(),
     }
 }
 

@@ -176,7 +176,7 @@ fn check_moves(group: &Traffic) -> Result<(), String> {
 }
 
 fn check_headers(group: &Traffic) -> Result<(), String> {
-    let HeaderFields { source_hosts, destination_hosts, common_hosts: _, dscp, ecn } =
+    let HeaderFields { source_hosts, destination_hosts, common_hosts: _, dscp, ecn, filter_rate } =
         group.headers;
     for hosts in [source_hosts, destination_hosts] {
         if !(1..=group.flows).contains(&hosts) {
@@ -190,7 +190,7 @@ fn check_headers(group: &Traffic) -> Result<(), String> {
     if ecn && matches!(group.kind, Kind::Tcp { stack: Stack::Smoltcp, .. }) {
         return Err("smoltcp does not answer to marks; use the model, or no ECN".into());
     }
-    Ok(())
+    filter_rate.map_or(Ok(()), check_rate)
 }
 
 fn check_rate(rate: Rate) -> Result<(), String> {

@@ -3,10 +3,11 @@
 use super::Instance;
 use crate::clock;
 use crate::error::InstanceError;
-use crate::front::{Fronts, Terms, Uses, resolve};
+use crate::front::{FrontError, Fronts, Terms, Uses, resolve};
 use narrows_bpf::{SetTables, SetsError};
+use narrows_classify::SetName;
 use narrows_forwarding::PerPort;
-use narrows_policy::{FrontTerm, Plan};
+use narrows_policy::{FrontTerm, Plan, Policy};
 use narrows_sets::{Reply, Restore, Sets};
 
 impl Instance {
@@ -69,6 +70,7 @@ impl Instance {
 
     /// Applies the present sets to packets.
     fn follow_sets(&mut self) -> Result<(), SetsError> {
+        self.member_rates.show(&self.sets);
         if self.sets.is_empty() && self.tables.is_none() {
             return Ok(());
         }
@@ -77,6 +79,19 @@ impl Instance {
             None => SetTables::new()?,
         };
         self.tables.insert(tables).follow(&mut self.sets)
+    }
+
+    /// Checks that sets exist and have rates where actions of `policy` ask for rates of members.
+    pub(super) fn check_rates(&self, policy: &Policy) -> Result<(), InstanceError> {
+        for name in policy.rate_sets().map(SetName::as_str) {
+            let failed = match self.sets.get(name) {
+                Some(named) if named.set.kind().rates => continue,
+                Some(_) => FrontError::NoRates(name.to_owned()),
+                None => FrontError::NoSet(name.to_owned()),
+            };
+            return Err(InstanceError::Rates(failed));
+        }
+        Ok(())
     }
 
     /// The part of `front` that runs at the port `name`.
@@ -93,6 +108,7 @@ impl Instance {
             terms: terms.collect::<Result<_, _>>()?,
             tables: self.tables.as_ref(),
             users: self.user_front.as_ref(),
+            rates: &self.member_rates,
         })
     }
 }
@@ -102,7 +118,7 @@ impl Instance {
 /// # Errors
 /// The first that fails, with its line.
 pub(crate) fn read_sets(text: String) -> Result<Sets, String> {
-    let policy = narrows_policy::Policy::default();
+    let policy = Policy::default();
     let host = Uses { policy: &policy, tables: None };
     let mut sets = Sets::default();
     let mut restore = Restore::new(text, 1, false);

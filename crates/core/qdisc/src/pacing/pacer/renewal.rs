@@ -7,6 +7,8 @@
 //! that have one of them; all others keep their times, to the nanosecond, however often rates of
 //! others change.
 //!
+//! With a second rate, of hosts or connections, all packets get new times in both cases.
+//!
 //! *What a flow has sent* it pays for once: its first packet leaves no later than a frame takes at
 //! its new rate. A flow without packets has no rate that is known here: it gets that bound only
 //! if `maxrate` rises.
@@ -45,6 +47,11 @@ impl<C: Calendar> Pacer<C> {
         if self.is_outdated || self.account.backlog().is_empty() {
             return;
         }
+        if self.beside.is_some() {
+            // Its clock has counted all packets, and cannot count some of them again.
+            self.is_outdated = true;
+            return;
+        }
         self.renew(packets, now, &|packets, id| {
             packets.paces().is_raised_since(&before, packets.headers(id).pace)
         });
@@ -61,6 +68,9 @@ impl<C: Calendar> Pacer<C> {
         if std::mem::take(&mut self.is_outdated) {
             // The last frame is paid for once its time has passed.
             self.flows.hasten_idle(self.terms.after(Moment::at(now), self.config.frame));
+            if let Some(beside) = &mut self.beside {
+                beside.hasten(&self.config, now);
+            }
         }
         let (mut waiting, mut outdated) = (Fifo::new(), HashSet::new());
         while let Some(id) = self.take_back(packets) {
@@ -97,7 +107,7 @@ impl<C: Calendar> Pacer<C> {
 
     /// If `id` is the first of its flow that waits, the flow begins with it.
     fn begin(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        let slowed = packets.pace(id).and_then(|own| self.terms.slowed(own, &self.config));
+        let slowed = packets.pace(id).and_then(|own| self.terms.slowed(&own, &self.config));
         let paid = slowed.unwrap_or(self.terms).after(Moment::at(now), self.config.frame);
         let began = Moment::at(packets.meta(id).edt);
         let key = self.key(packets, id);

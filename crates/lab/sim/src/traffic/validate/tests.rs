@@ -154,6 +154,8 @@ fn headers_give_ecn_capability() {
     refused(headers(HeaderFields { source_hosts: 5, ..some }), "5 hosts");
     refused(headers(HeaderFields { destination_hosts: 0, ..some }), "0 hosts");
     refused(headers(HeaderFields { dscp: 64, ..some }), "code point of 64");
+    let filter_rate = Some(Rate::default());
+    refused(headers(HeaderFields { filter_rate, ..some }), "a rate of zero");
     let smoltcp = tcp(Stack::Smoltcp, Control::Reno);
     refused(Traffic { headers: some, ..smoltcp }, "answer to marks");
 }
