@@ -144,3 +144,69 @@ fn a_line_that_cannot_be_followed_is_refused_with_what_to_write() {
         assert!(complaint.contains(why), "{words}: {complaint}");
     }
 }
+
+/// Echo requests that came to the namespace of `end`, so far.
+fn asked(end: End<'_>) -> u64 {
+    let text = end.namespace.run("cat", &["/proc/net/snmp"]).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Icmp:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    both.find(|(name, _)| *name == "InEchos").unwrap().1.parse().unwrap()
+}
+
+/// Waits until `is_so`, for as long as anything may take here.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn reflectors_are_asked_while_nothing_passes_and_only_then() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row(&bed);
+    let [client, server] = bed.ends();
+    let words = "qdisc replace dev near root cake bandwidth 15mbit autorate 2mbit 40mbit";
+    let reflector = format!("{words} reflector {}", server.ip);
+    let output = tc(&bed, &reflector);
+    assert!(!output.status.success());
+    let why = complaint(&output);
+    assert!(why.contains("address at near"), "{why}");
+    let [a, b, c, _] = server.ip.octets();
+    ip(bed.shaper(), &format!("address add {a}.{b}.{c}.77/24 dev near"));
+    set(&bed, &reflector);
+    let before = asked(server);
+    until("the reflector is asked", || asked(server) > before + 2);
+    let load = load(client, server);
+    comes_to(&bed, "near", 17.0..26.0);
+    let begin = asked(server);
+    comes_to(&bed, "near", 0.0..18.5);
+    assert_eq!(asked(server), begin, "packets make trips, and nobody is asked");
+    load.stop().unwrap();
+    until("it is asked again", || asked(server) > begin + 2);
+}
+
+#[test]
+fn another_process_goes_on_with_the_rate_that_was_found() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let mut row = row(&bed);
+    set(&bed, "qdisc add dev near root cake bandwidth 15mbit autorate 2mbit 40mbit");
+    set(&bed, "qdisc change dev port-b root netem delay 10ms rate 8mbit limit 1000");
+    let [client, server] = bed.ends();
+    let load = load(client, server);
+    comes_to(&bed, "near", 5.0..9.0);
+    load.stop().unwrap();
+    // Without load the rate holds.
+    let before = in_force(&bed, "near");
+    row[0].upgrade().unwrap();
+    let now = show(&bed, "near");
+    let port = port_in(&now, "near");
+    let after = port["rate_set_bps"].as_f64().unwrap() / 1e6;
+    assert!((after / before - 1.0).abs() < 0.2, "{before} and then {after} Mbit/s");
+    assert_eq!(port["follows"]["most_bps"], 40_000_000, "{port}");
+    assert!(port["follows"]["reason"].is_string(), "{port}");
+}

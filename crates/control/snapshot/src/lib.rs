@@ -19,6 +19,7 @@ mod delays;
 mod fields;
 mod fleet;
 mod heaviest;
+mod line_figures;
 mod names;
 mod packed;
 mod port;
@@ -38,6 +39,7 @@ pub use fleet::{
     FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, FleetStanding, SharedLimit,
 };
 pub use heaviest::{Heaviest, Heavy};
+pub use line_figures::LineFigures;
 pub use port::{ConnectionIds, CountedBy, DeviceLosses, KernelDrops, OwnTraffic, Port, SlowPath};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;

@@ -1,6 +1,6 @@
 //! A port: how Narrows is attached, what the port carries, and what was lost outside the queues.
 
-use crate::{Class, Delays, Heaviest, Qdisc, Queue, RoundTrips};
+use crate::{Class, Delays, Heaviest, LineFigures, Qdisc, Queue, RoundTrips};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -40,6 +40,9 @@ pub struct Port {
     /// The rate set at its root, in bits per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_set_bps: Option<u64>,
+    /// Where that rate follows a line (`autorate`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub follows: Option<LineFigures>,
     /// The memory of the largest `cake` instance on it, in bytes, without packets and without what
     /// instances share.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -147,6 +147,10 @@ impl Port {
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;
         }
+        if let Some(follows) = &self.follows {
+            let (least, most) = (rate(follows.least_bps), rate(follows.most_bps));
+            write!(out, " (follows a line from {least} to {most}: {})", line(&follows.reason))?;
+        }
         if let Some(bytes) = self.instance_bytes {
             write!(out, ", up to {bytes} B an instance")?;
         }
@@ -304,7 +308,7 @@ impl RoundTrips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conservation, SlowPath, Worker};
+    use crate::{Conservation, LineFigures, SlowPath, Worker};
 
     #[test]
     fn a_port_that_is_not_joined_has_no_mode() {
@@ -537,6 +541,20 @@ event: joined eth1 and eth2
         let first = text.lines().next().unwrap_or_default();
         assert!(first.starts_with("narrows waiting for 61 s"), "{first}");
         assert!(first.ends_with(": eth2 is down: `ip link set dev eth2 up`"), "{first}");
+    }
+
+    #[test]
+    fn a_limit_that_follows_a_line_says_between_which_rates_and_why() {
+        let mut show = show();
+        show.ports[0].follows = Some(LineFigures {
+            least_bps: 2_000_000,
+            most_bps: 40_000_000,
+            rate_bps: 100_000_000,
+            reason: "drained".into(),
+        });
+        let text = show.render();
+        let expected = "rate 100 Mbit/s (follows a line from 2 Mbit/s to 40 Mbit/s: drained), up";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) enum Json {
     /// With six digits, as C's `%g` prints it.
     Float(f64),
     Text(String),
+    Texts(Vec<String>),
     Numbers(Vec<u64>),
     Pairs(Vec<(f64, u64)>),
     Object(Vec<(&'static str, Json)>),
@@ -161,6 +162,16 @@ fn object(fields: &[(&'static str, Json)], depth: Option<usize>, out: &mut Strin
             Json::Signed(value) => drop(write!(out, "{value}")),
             Json::Float(value) => out.push_str(&notation::general(*value)),
             Json::Text(value) => string(value, out),
+            Json::Texts(list) => {
+                out.push('[');
+                for (index, text) in list.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    string(text, out);
+                }
+                out.push(']');
+            }
             Json::Numbers(list) => numbers(list, depth.is_some(), out),
             Json::Pairs(list) => pairs(list, out),
             Json::Object(fields) => object(fields, depth.map(|depth| depth + 1), out),

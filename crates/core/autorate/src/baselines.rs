@@ -11,6 +11,8 @@ use std::collections::HashMap;
 pub const PATHS: usize = 256;
 /// How long a minimum counts at least; at most twice as long.
 const WINDOW: Nanos = Nanos::from_secs(15);
+/// A connection that made a trip in this time is active.
+const ACTIVE: Nanos = Nanos::from_secs(1);
 /// A path that is known for less may have been new in a queue: others count more.
 const SETTLED: Nanos = Nanos::from_secs(2);
 
@@ -19,6 +21,8 @@ const SETTLED: Nanos = Nanos::from_secs(2);
 pub struct Trip {
     /// Which trips are comparable: the peer, as a hash of its address.
     pub path: u64,
+    /// The connection, as a hash.
+    pub flow: u32,
     /// How long it took.
     pub time: Nanos,
 }
@@ -57,7 +61,7 @@ impl Path {
 /// The excess of a turn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Excess {
-    /// The median over paths of each one's shortest trip above its base, in seconds.
+    /// The lower quartile over paths of each one's shortest trip above its base, in seconds.
     pub(crate) seconds: f64,
     /// The same of each one's newest trip.
     pub(crate) newest: f64,
@@ -67,10 +71,25 @@ pub struct Excess {
     pub(crate) base: f64,
 }
 
+impl Excess {
+    /// This excess if all trips are longer by `wait` seconds for another reason.
+    pub(crate) fn without(self, wait: f64) -> Self {
+        let less = |of: f64| (of - wait).max(0.0);
+        Self { seconds: less(self.seconds), newest: less(self.newest), ..self }
+    }
+
+    /// This excess, but no less than `least` seconds, which the newest trips say.
+    pub(crate) fn at_least(self, least: f64) -> Self {
+        Self { seconds: self.seconds.max(least), newest: self.newest.max(least), ..self }
+    }
+}
+
 /// The bases of all paths beyond a port.
 #[derive(Clone, Debug, Default)]
 pub struct Baselines {
     paths: HashMap<u64, Path>,
+    /// Connections, and when each made a trip last.
+    flows: HashMap<u32, Nanos>,
     /// How much longer than their minima say all paths are that have not moved.
     moved: Nanos,
 }
@@ -82,7 +101,11 @@ impl Baselines {
         for path in self.paths.values_mut() {
             path.turn = None;
         }
-        for &Trip { path, time } in trips {
+        self.flows.retain(|_, seen| now.since(*seen) < ACTIVE);
+        for &Trip { path, flow, time } in trips {
+            if self.flows.len() < PATHS {
+                self.flows.insert(flow, now);
+            }
             self.make_room(path);
             let new = Path {
                 since: now,
@@ -108,11 +131,36 @@ impl Baselines {
         let paths = if settled.is_empty() { of_turn(false) } else { settled };
         let above = |path: &Path, time: Nanos| (time - self.base(path)).as_secs_f64();
         Some(Excess {
-            seconds: median(paths.iter().map(|(path, least, _)| above(path, *least)))?,
-            newest: median(paths.iter().map(|(path, _, last)| above(path, *last)))?,
+            seconds: quartile(paths.iter().map(|(path, least, _)| above(path, *least)))?,
+            newest: quartile(paths.iter().map(|(path, _, last)| above(path, *last)))?,
             trips: trips.len(),
             base: paths.iter().map(|(path, ..)| path.base()).min()?.as_secs_f64(),
         })
+    }
+
+    /// `trip` as it is at least, if its acknowledgement may have waited for `wait`: nothing if it
+    /// then says nothing.
+    pub(crate) fn shortened(&self, trip: &Trip, wait: Nanos) -> Option<Trip> {
+        let base = self.base(self.paths.get(&trip.path)?);
+        let time = trip.time - wait;
+        (time > base).then_some(Trip { time, ..*trip })
+    }
+
+    /// How many connections made trips in the last second, as far as they are counted.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The least excess of the last `count` of `trips` whose paths are settled, in seconds, if there
+    /// are so many. Takes nothing.
+    pub(crate) fn newest(&self, trips: &[Trip], count: usize, now: Nanos) -> Option<f64> {
+        let above = trips.iter().rev().filter_map(|trip| {
+            let path = self.paths.get(&trip.path)?;
+            let is_settled = now.since(path.since) >= SETTLED;
+            is_settled.then(|| (trip.time - self.base(path)).as_secs_f64())
+        });
+        let last: Vec<f64> = above.take(count).collect();
+        (last.len() == count).then(|| last.into_iter().fold(f64::INFINITY, f64::min))
     }
 
     /// The base of `path`, as far as it has moved.
@@ -142,11 +190,12 @@ impl Baselines {
     }
 }
 
-/// The lower median.
-fn median(of: impl Iterator<Item = f64>) -> Option<f64> {
+/// What at least three quarters reach: an acknowledgement may wait for the next segment of its
+/// connection, which makes a trip longer and never shorter.
+fn quartile(of: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = of.collect();
     all.sort_by(f64::total_cmp);
-    all.get(all.len().checked_sub(1)? / 2).copied()
+    all.get(all.len().checked_sub(1)? / 4).copied()
 }
 
 #[cfg(test)]
@@ -158,7 +207,7 @@ mod tests {
     }
 
     fn trip(path: u64, time: u64) -> Trip {
-        Trip { path, time: ms(time) }
+        Trip { path, flow: 0, time: ms(time) }
     }
 
     #[test]

@@ -7,6 +7,9 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// How long a turn is meant to be: a fraction of the time in which a queue gets long. Shorter turns
 /// have too few trips in them.
 pub const TURN: Nanos = Nanos::from_millis(50);
+/// How often to look whether a turn has to end early, see [`Controller::is_urgent`]: a line that
+/// falls to a quarter of its rate gets 30 ms of queue in such a time.
+pub const GLANCE: Nanos = Nanos::from_millis(10);
 /// The excess that means a queue on a line without jitter: more than the packets of a burst that
 /// wait for each other at 5 Mbit/s, a third of what a call notices (ITU-T G.114 budgets).
 pub const DELAY: Nanos = Nanos::from_millis(10);
@@ -14,6 +17,23 @@ pub const DELAY: Nanos = Nanos::from_millis(10);
 /// acknowledgement until the next segment of the flow (RFC 9293, section 3.8.6.3), which at low
 /// rates waits for those of other flows.
 const PACKETS: f64 = 6.0;
+/// How long an acknowledgement waits at most (Linux; RFC 9293 allows half a second).
+const WAIT: f64 = 0.040;
+/// If the packets of a connection are so far apart, all of its acknowledgements wait so long.
+const APART: f64 = 0.030;
+/// … or so many times what packets of a connection are apart.
+const APART_TIMES: f64 = 1.1;
+/// What was known of a line counts as if it had been seen for so long, or for so many times what
+/// packets of a connection are apart: trips of less than that are not exact.
+const PRIOR: f64 = 0.030;
+const PRIOR_APART: f64 = 6.0;
+/// Senders beyond a line that fell go on for a round trip, and for so long: until the backlog of the
+/// limit is gone, and acknowledgements that waited.
+const UNTOLD: f64 = 0.030;
+/// So many times the excess of a cut, after it, is a line that has fallen once more.
+const FELL: f64 = 2.0;
+/// What passed a limit in so many seconds is what it passes.
+const PASSED: f64 = 0.3;
 /// A full packet on the wire, in bits.
 const PACKET: f64 = 1514.0 * 8.0;
 /// The share of lost segments that means a full short buffer. Radio loses less than a percent
@@ -22,8 +42,12 @@ pub const LOSS: f64 = 0.05;
 /// How long the rate holds without load.
 pub const IDLE_AFTER: Nanos = Nanos::from_secs(10);
 
+/// The end of a turn is not exact.
+const HALF_GLANCE: Nanos = Nanos(GLANCE.0 / 2);
 /// The part of a full line's rate that is set, so that its queue stays empty.
-const BELOW: f64 = 0.96;
+const BELOW: f64 = 0.98;
+/// … behind the line, where senders are a round trip away.
+const BELOW_BEHIND: f64 = 0.96;
 /// How much less is set if the queue grows by a second a second: a rate that is computed from a
 /// steep rise, and so from few trips, is not exact.
 const LESS_IF_STEEP: f64 = 0.05;
@@ -105,6 +129,15 @@ impl Bounds {
     }
 }
 
+/// What a controller has found out about its line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// The rate in force, or the one after a drain.
+    pub rate: Rate,
+    /// The rate at which the line was full last, if it was.
+    pub full_at: Option<Rate>,
+}
+
 /// What was seen since the turn before.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
@@ -174,14 +207,18 @@ pub struct Decision {
 /// A cut that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
+    /// The rate before the cut, and when that was.
+    before: f64,
+    cut: f64,
     /// When the queue is gone, in seconds.
     until: f64,
     /// When trips tell about it.
     known: f64,
     /// The rate then.
     after: f64,
-    /// The excess at the cut.
+    /// The excess at the cut, and the longest since.
     excess: f64,
+    longest: f64,
 }
 
 /// The rate of one direction.
@@ -197,6 +234,8 @@ pub struct Controller {
     rate: f64,
     reason: Reason,
     drain: Option<Drain>,
+    /// From when to when few packets left, because of a drain, in seconds.
+    scarce: Option<(f64, f64)>,
     /// The rate at which the line was full last.
     full_at: Option<f64>,
     /// Growth a second.
@@ -228,6 +267,7 @@ impl Controller {
             rate: bounds.usual.bits_per_sec() as f64,
             reason: Reason::Holds,
             drain: None,
+            scarce: None,
             full_at: None,
             growth: SLOW,
             jitter: 0.0,
@@ -241,11 +281,25 @@ impl Controller {
         }
     }
 
-    /// This controller with another rate in force, as far as its bounds allow.
+    /// What another controller of the same limit goes on with.
+    pub fn found(&self) -> Found {
+        // The rate of a drain is over soon, and too low for whoever does not know of it.
+        let rate = self.drain.map_or(self.rate, |drain| drain.after);
+        let bits = |bits: f64| Rate::from_bits_per_sec(bits as u64);
+        Found { rate: bits(rate), full_at: self.full_at.map(bits) }
+    }
+
+    /// Goes on with what another controller found, as far as the bounds allow.
     #[must_use]
-    pub fn at(mut self, rate: Rate) -> Self {
-        self.set(rate.bits_per_sec() as f64);
+    pub fn resume(mut self, found: Found) -> Self {
+        self.set(found.rate.bits_per_sec() as f64);
+        self.full_at = found.full_at.map(|rate| rate.bits_per_sec() as f64);
         self
+    }
+
+    /// Why the rate is what it is.
+    pub fn reason(&self) -> Reason {
+        self.reason
     }
 
     /// The rate in force.
@@ -275,6 +329,27 @@ impl Controller {
             && arrives > self.rate / 20.0
     }
 
+    /// Whether a queue may appear in the line soon, as this direction is loaded: only then turns are
+    /// worth ending early.
+    pub fn is_loaded(&self) -> bool {
+        self.drain.is_some() || self.unbound <= LOADED_FOR
+    }
+
+    /// Whether to end the turn now, at `now`, as these `trips` of it say that there is a queue, or
+    /// as a drain is over. To be asked every [`GLANCE`]; changes nothing.
+    pub fn is_urgent(&self, trips: &[Trip], now: Nanos) -> bool {
+        let Some(last) = self.last.filter(|last| now.since(*last) + HALF_GLANCE >= GLANCE) else {
+            return false;
+        };
+        if let Some(drain) = self.drain {
+            let seconds = now.as_secs_f64() + HALF_GLANCE.as_secs_f64();
+            let ends = seconds >= drain.until && self.reason != Reason::Drained;
+            return ends || !trips.is_empty();
+        }
+        let is_loaded = self.unbound + now.since(last).as_secs_f64() <= LOADED_FOR;
+        is_loaded && self.newest(trips, now) > self.delay()
+    }
+
     /// Takes what was seen in a turn, and decides.
     pub fn turn(&mut self, turn: &Turn<'_>) -> Decision {
         let Some(before) = self.last.replace(turn.now) else {
@@ -286,7 +361,12 @@ impl Controller {
             return self.decision();
         }
         let now = turn.now.as_secs_f64();
-        let excess = self.baselines.turn(turn.trips, turn.now);
+        let trips: Vec<Trip> =
+            turn.trips.iter().filter_map(|trip| self.believed(trip, now, length)).collect();
+        let excess = self.baselines.turn(&trips, turn.now);
+        let wait = self.wait();
+        let newest = self.newest(&trips, turn.now);
+        let excess = excess.map(|excess| excess.without(wait).at_least(newest));
         if let Some(excess) = excess {
             self.base = excess.base;
         }
@@ -305,7 +385,7 @@ impl Controller {
         self.lost = self.lost * LOSS_FADES + turn.lost.min(turn.segments) as f64;
 
         if let Some(drain) = self.drain {
-            self.drains(drain, now, excess.map(|excess| excess.seconds));
+            self.drains(drain, now, length, excess.map(|excess| excess.seconds));
             return self.decision();
         }
         let is_loaded = self.unbound <= LOADED_FOR || passes >= LOADED * self.rate;
@@ -321,7 +401,7 @@ impl Controller {
             && is_loaded
             && !turn.other_is_held_back
             // One trip may have waited for a delayed acknowledgement.
-            && (self.long >= 2 || excess.trips >= 2)
+            && (self.long >= 2 || excess.trips >= 2 || newest > limit)
         {
             self.cut(now, length, excess.newest.max(excess.seconds));
         } else if self.segments >= SEGMENTS
@@ -349,62 +429,197 @@ impl Controller {
         self.decision()
     }
 
+    /// What to believe of `trip`, which was over in the last `length` seconds. If its packet left
+    /// during a drain or just before, the receiver may have waited for the next one of the
+    /// connection, which came late.
+    fn believed(&self, trip: &Trip, now: f64, length: f64) -> Option<Trip> {
+        let left = now - trip.time.as_secs_f64();
+        let is_of_drain = self.scarce.is_some_and(|(from, to)| left >= from && left - length <= to);
+        if self.side == Side::Before && is_of_drain {
+            self.baselines.shortened(trip, Nanos((WAIT * 1e9) as u64))
+        } else {
+            Some(*trip)
+        }
+    }
+
+    /// How much longer all trips are, in seconds, as acknowledgements wait at the receivers: packets
+    /// of so many connections are far apart at this rate. Where they are nearer to each other some
+    /// acknowledgements do not wait, and these count.
+    fn wait(&self) -> f64 {
+        let is_wide = self.side == Side::Before && self.apart(self.rate_before_drain()) > APART;
+        if is_wide { WAIT } else { 0.0 }
+    }
+
+    /// How far apart packets of a connection are at `rate`, in seconds.
+    fn apart(&self, rate: f64) -> f64 {
+        self.baselines.flows() as f64 * PACKET / rate
+    }
+
+    /// The least excess of the newest trips, in seconds: of so many that they say for certain whether
+    /// there is a queue. Behind the line no acknowledgement waits.
+    fn newest(&self, trips: &[Trip], now: Nanos) -> f64 {
+        let enough = match self.side {
+            Side::Before => self.baselines.flows().clamp(2, 3),
+            Side::Behind => 2,
+        };
+        let of = |count| self.baselines.newest(trips, count, now).unwrap_or(0.0);
+        // Whatever a receiver waits, it is not longer than that.
+        (of(enough) - self.wait()).max(of(1) - WAIT)
+    }
+
     /// The excess that means a queue, in seconds.
     fn delay(&self) -> f64 {
         let packets = (PACKETS * PACKET / self.rate).min(JITTER_MOST);
-        DELAY.as_secs_f64().max(packets).max((JITTER * self.jitter).min(JITTER_MOST))
+        let apart = match self.side {
+            Side::Before => self.apart(self.rate_before_drain()).min(WAIT),
+            Side::Behind => 0.0,
+        };
+        DELAY
+            .as_secs_f64()
+            .max(packets)
+            .max(APART_TIMES * apart)
+            .max((JITTER * self.jitter).min(JITTER_MOST))
+    }
+
+    /// What the line does now that there is a queue in it.
+    fn full(&self, excess: f64) -> Full {
+        let calm = self.delay() / 2.0;
+        let lag = self.base;
+        let full = match self.side {
+            Side::Before => self.history.filling(calm, lag, self.prior()),
+            Side::Behind => self.history.delivering(calm, 0.15).map(|full| {
+                // The turn in which the line became slower is in the arrivals; the growth tells,
+                // too.
+                let growth = full.growth.max(0.0);
+                let before = self.rate_before_drain();
+                let rate = full.rate.min((before / (1.0 + growth)).max(full.rate / 2.0));
+                // Senders go on at the rate before for as long as they do not know.
+                let coming = (before / rate.max(self.least()) - 1.0) * (lag + UNTOLD);
+                Full { rate, growth, queue: excess.max(coming) }
+            }),
+        };
+        let full = full.unwrap_or(Full { rate: self.rate, growth: 0.0, queue: excess });
+        Full { rate: full.rate.min(self.rate_before_drain()).max(self.least()), ..full }
+    }
+
+    /// The part of the line's rate that is set.
+    fn below(&self) -> f64 {
+        if self.side == Side::Before { BELOW } else { BELOW_BEHIND }
+    }
+
+    /// The rate that is expected from what was known before, and for how many seconds it counts.
+    fn prior(&self) -> (f64, f64) {
+        let rate = self.rate_before_drain();
+        (self.below() * rate, PRIOR.max(PRIOR_APART * self.apart(rate)))
+    }
+
+    /// The rate at which packets were sent before the drain: the one in force, if it binds. A queue
+    /// grows while more comes than the line carries, however much more the limit allows.
+    fn rate_before_drain(&self) -> f64 {
+        if let Some(drain) = self.drain {
+            return drain.before;
+        }
+        match self.side {
+            Side::Before => self.history.sent(PASSED).clamp(self.least(), self.rate),
+            Side::Behind => self.rate,
+        }
     }
 
     /// There is a queue in the line.
     fn cut(&mut self, now: f64, length: f64, excess: f64) {
-        let calm = self.delay() / 2.0;
-        let lag = self.base;
-        let full = match self.side {
-            Side::Before => self.history.growing(calm, lag),
-            // The turn in which the line became slower is in the arrivals; the growth tells, too.
-            Side::Behind => self.history.delivering(calm, 0.15).map(|full| {
-                let growth = self.history.growing(calm, 0.0).map_or(full.growth, |it| it.growth);
-                let by_growth = self.rate / (1.0 + growth.max(0.0));
-                let rate = full.rate.min(by_growth.max(full.rate / 2.0));
-                Full { rate, growth }
-            }),
-        };
-        let full = full.unwrap_or(Full { rate: self.rate, growth: 0.0 });
-        let line = full.rate.min(self.rate).max(self.least());
-        // Since the packet of the newest trip left, the queue has gone on growing.
-        let queue = excess + full.growth.max(0.0) * (lag / 2.0 + length / 2.0);
+        if self.in_vain == 0 {
+            self.before_cuts = self.rate;
+        }
+        let full = self.full(excess);
+        let before = self.rate_before_drain();
+        self.scarce = Some((now - self.apart(before), now));
+        self.drain_from(full, now, length, before, excess);
+        self.growth = SLOW;
+        self.long = 0;
+    }
+
+    fn excess_now(&self) -> f64 {
+        self.history.excess().unwrap_or(0.0)
+    }
+
+    /// Lets the queue of `full` leave from `now` on.
+    fn drain_from(&mut self, full: Full, now: f64, length: f64, before: f64, excess: f64) {
+        let Full { rate: line, growth, queue } = full;
         let lowest = (DRAIN * line).clamp(self.least(), line);
         let drains_by = (1.0 - lowest / line).max(0.05);
         // After a cut in vain it has to be seen for certain whether there is a queue.
         let to_drain = if self.in_vain == 0 { queue } else { PROOF * queue };
-        // Whole turns, with the rate that drains the queue in them.
-        let turns = (to_drain / drains_by / length).ceil().max(1.0);
-        let time = (turns * length).min(DRAIN_MOST);
-        let rate = line * (1.0 - to_drain / time);
-        if self.in_vain == 0 {
-            self.before_cuts = self.rate;
+        let time = (to_drain / drains_by).clamp(GLANCE.as_secs_f64(), DRAIN_MOST);
+        if let Some((_, to)) = &mut self.scarce {
+            *to = now + time;
         }
         self.full_at = Some(line);
-        self.growth = SLOW;
         self.drain = Some(Drain {
+            before,
+            cut: self.drain.map_or(now, |drain| drain.cut),
             until: now + time,
-            known: now + time + lag + length,
-            after: (BELOW - LESS_IF_STEEP * full.growth.clamp(0.0, 1.0)) * line,
+            known: now + time + self.base + length.min(GLANCE.as_secs_f64()),
+            after: (self.below() - LESS_IF_STEEP * growth.clamp(0.0, 1.0)) * line,
             excess,
+            longest: self.drain.map_or(excess, |drain| drain.longest.max(self.excess_now())),
         });
-        self.long = 0;
         self.reason = Reason::Delay;
-        self.set(rate.max(lowest));
+        self.set(lowest);
     }
 
     /// A turn of a cut that is under way.
-    fn drains(&mut self, drain: Drain, now: f64, excess: Option<f64>) {
-        // The end of a turn is not exact.
-        if now + 0.01 >= drain.until && self.reason != Reason::Drained {
+    fn drains(&mut self, drain: Drain, now: f64, length: f64, excess: Option<f64>) {
+        let soon = now + HALF_GLANCE.as_secs_f64();
+        if soon >= drain.until && self.reason != Reason::Drained {
             self.reason = Reason::Drained;
             self.set(drain.after);
         }
-        let Some(excess) = excess.filter(|_| now + 0.01 >= drain.known) else {
+        let has_fallen =
+            excess.is_some_and(|excess| excess > FELL * drain.excess.max(self.delay()));
+        // Until then trips of packets that left before the cut tell better and better what the line
+        // does; longer ones say that it has fallen once more.
+        if let Some(excess) = excess
+            && self.side == Side::Before
+            && self.in_vain == 0
+            && excess > self.delay() / 2.0
+            && (now - self.base - excess <= drain.cut || has_fallen)
+            && let Some(full) = self.history.filling(self.delay() / 2.0, self.base, self.prior())
+            && (self.reason == Reason::Delay || full.queue > self.delay())
+        {
+            let rate = full.rate.min(drain.before).max(self.least());
+            self.drain_from(Full { rate, ..full }, now, 0.0, drain.before, drain.excess);
+            return;
+        }
+        if let Some(excess) = excess
+            && self.side == Side::Behind
+            && self.in_vain == 0
+            && self.reason == Reason::Delay
+            && let Some(full) = self.history.delivering(self.delay() / 2.0, 0.15)
+        {
+            let line = full.rate.min(drain.before).max(self.least());
+            // What comes now found the queue of a while ago, into which less has come since. What
+            // was sent before the cut comes for a round trip.
+            let part = (self.rate / line).min(1.0);
+            let left = (drain.cut + self.base + UNTOLD - now).max(0.0);
+            let queue = (excess * part).max((drain.before / line - 1.0) * left);
+            let most = drain.longest.max(excess);
+            let ends = drain.cut + self.base + UNTOLD + PROOF * most;
+            let full = Full { rate: line, growth: 0.0, queue: queue.min((ends - now).max(0.0)) };
+            self.drain_from(full, now, 0.0, drain.before, drain.excess);
+            return;
+        }
+        // The line has fallen meanwhile.
+        if let Some(excess) = excess
+            && self.side == Side::Behind
+            && has_fallen
+            && self.reason == Reason::Drained
+        {
+            self.drain = None;
+            self.in_vain = 0;
+            self.cut(now, length, excess);
+            return;
+        }
+        let Some(excess) = excess.filter(|_| soon >= drain.known) else {
             // Nobody sends any more, so nobody tells.
             if now >= drain.known + DRAIN_MOST {
                 self.drain = None;
@@ -479,7 +694,7 @@ impl Controller {
     }
 
     fn decision(&self) -> Decision {
-        let excess = self.history.excess().unwrap_or(0.0);
+        let excess = self.excess_now();
         Decision { rate: self.rate(), reason: self.reason, excess: Nanos((excess * 1e9) as u64) }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 /// Turns that are remembered.
-const TURNS: usize = 40;
+const TURNS: usize = 200;
+/// Trips of a turn are taken as if they were over so long, on average half, before its end.
+const SOON: f64 = 0.010;
 
 /// A turn that is over. Times are in seconds, amounts in bits.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Full {
     pub(crate) rate: f64,
     /// By how many seconds the queue grew in a second.
     pub(crate) growth: f64,
+    /// The queue that a packet finds that leaves now, in seconds.
+    pub(crate) queue: f64,
 }
 
 impl History {
@@ -65,27 +69,47 @@ impl History {
         if time > 0.0 { bits / time } else { 0.0 }
     }
 
-    /// How the queue grew since the last turn whose excess was below `calm`, by the trips of
-    /// packets that left `lag` seconds before they came back: what was sent in that time, and the
-    /// rate of the line that follows from it. `lag` is without the queue.
-    pub(crate) fn growing(&self, calm: f64, lag: f64) -> Option<Full> {
-        let last = self.0.iter().rposition(|past| past.excess.is_some())?;
-        let excess = self.0[last].newest;
-        let before =
-            self.0.iter().take(last).rposition(|past| past.excess.is_some_and(|it| it < calm));
-        let (first, since) = match before {
-            Some(before) => (before, self.0[before].newest.min(calm)),
-            None => (self.0.iter().take(last).position(|past| past.excess.is_some())?, calm),
+    /// What a line behind this limit does, of whose trips the newest tell: its rate, and its queue.
+    ///
+    /// A trip that is over at `a` and took `lag` and a queue of `q` left at `a - lag - q`. What was
+    /// sent between two such moments passed the line between the ends of both trips: the first is
+    /// the one with which the queue began, the second the newest. The queue did not begin in the
+    /// last turn with an excess below `calm`, and not later than in the next one with trips; the
+    /// middle is taken. Few trips are not exact, so the rate `before` counts, too, as if it had been
+    /// seen for `weight` seconds.
+    pub(crate) fn filling(
+        &self,
+        calm: f64,
+        lag: f64,
+        (before, weight): (f64, f64),
+    ) -> Option<Full> {
+        let mut ends = Vec::new();
+        let mut end = 0.0;
+        // In seconds before the end of the newest turn, the newest first.
+        for past in self.0.iter().rev() {
+            if let Some(excess) = past.excess {
+                let arrives = end + past.length.min(SOON) / 2.0;
+                ends.push((arrives + lag + past.newest, past.newest, excess < calm));
+            }
+            end += past.length;
+        }
+        let &(to, queue, _) = ends.first()?;
+        let long = ends.iter().position(|end| end.2).unwrap_or(ends.len());
+        let &(first, first_queue, _) = ends.get(long.checked_sub(1)?)?;
+        // Trips are not exact, so a calm one may seem to have left after one that found a queue.
+        let calm = ends.get(long..)?.iter().find(|end| (end.0 + first) / 2.0 > to);
+        let (from, queue_before) = match calm {
+            Some(&(calm, queue, _)) => ((calm + first) / 2.0, queue),
+            None => (first, first_queue),
         };
-        let time: f64 = self.0.iter().take(last + 1).skip(first + 1).map(|past| past.length).sum();
-        // It began at any time of the first of these turns.
-        let time = time - self.0.get(first + 1)?.length / 2.0;
-        let grew = excess - since;
-        // What was sent `lag` earlier, in part of its first turn.
-        let end: f64 = self.0.iter().skip(last + 1).map(|past| past.length).sum::<f64>() + lag;
-        let sent = self.sent_between(end + time, end);
-        let rate = sent / (time + grew).max(time / 20.0);
-        (time > 0.0 && sent > 0.0).then_some(Full { rate, growth: grew / time })
+        let time = from - to;
+        let passed = time + queue - queue_before;
+        if !(time > 0.0 && passed > 0.0) {
+            return None;
+        }
+        let rate = (self.sent_between(from, to) + before * weight) / (passed + weight);
+        let grew = (self.sent_between(to, 0.0) / rate) - to;
+        Some(Full { rate, growth: (queue - queue_before) / time, queue: (queue + grew).max(0.0) })
     }
 
     /// The rate of arrivals while the excess was at least `calm`, in the last `span` seconds of
@@ -105,7 +129,8 @@ impl History {
             time += past.length;
         }
         let rate = bits / time;
-        (time > 0.0 && bits > 0.0).then_some(Full { rate, growth: (excess - since) / time })
+        let growth = (excess - since) / time;
+        (time > 0.0 && bits > 0.0).then_some(Full { rate, growth, queue: excess })
     }
 
     /// What was sent from `from` to `to` seconds before the end of the newest turn, in bits.
@@ -143,12 +168,40 @@ mod tests {
         history
     }
 
+    /// A line that falls from 20 Mbit/s to `line` at once, in front of which 20 Mbit/s are sent:
+    /// turns of 10 ms, and the trips that are over in each.
+    fn fall(line: f64, lag: f64) -> (History, f64) {
+        let mut history = History::default();
+        // A packet that leaves `t` after the fall waits t * (20 / line - 1).
+        let grows = 20e6 / line - 1.0;
+        for turn in 0..20 {
+            let end = 0.010 * f64::from(turn + 1) - 0.005;
+            let left = (end - lag) / (1.0 + grows);
+            let excess = (left * grows).max(0.0);
+            let (length, sent) = (0.010, 20e6 * 0.010);
+            let excess = Some(excess);
+            let newest = excess.unwrap_or_default();
+            history.push(Past { length, arrived: sent, sent, excess, newest });
+        }
+        (history, (0.2 * grows).max(0.0))
+    }
+
     #[test]
-    fn a_queue_that_grows_by_a_second_a_second_means_half_the_rate() {
-        // From the middle of the third turn on.
-        let turns = [(20e6, 0.0, 0.0), (20e6, 0.0, 0.0), (20e6, 0.0, 25.0), (20e6, 0.0, 75.0)];
-        let full = history(&turns).growing(0.005, 0.0).unwrap();
-        assert!((full.rate - 10e6).abs() < 1.0 && (full.growth - 1.0).abs() < 1e-9, "{full:?}");
+    fn the_rate_and_the_queue_of_a_line_that_fell_follow_from_what_was_sent_and_when_it_was_over() {
+        for line in [5e6, 10e6, 15e6] {
+            let (history, queue) = fall(line, 0.030);
+            let full = history.filling(0.005, 0.030, (20e6, 0.0)).unwrap();
+            assert!((full.rate / line - 1.0).abs() < 0.05, "{line}: {full:?}");
+            assert!((full.queue - queue).abs() < 0.05, "{queue}: {full:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_known_before_counts_for_its_weight() {
+        let (history, _) = fall(5e6, 0.030);
+        let [none, some, much] =
+            [0.0, 0.1, 100.0].map(|weight| history.filling(0.005, 0.03, (20e6, weight)).unwrap());
+        assert!(none.rate < some.rate && some.rate < much.rate && much.rate < 20e6);
     }
 
     #[test]
@@ -160,7 +213,7 @@ mod tests {
 
     #[test]
     fn nothing_follows_from_nothing() {
-        assert_eq!(History::default().growing(0.005, 0.0), None);
+        assert_eq!(History::default().filling(0.005, 0.0, (20e6, 0.03)), None);
         assert_eq!(History::default().delivering(0.005, 0.2), None);
         assert!(History::default().arrivals(1.0).abs() < 1e-9);
     }

@@ -37,14 +37,19 @@
 //! *Principles.* No clock, no I/O: a turn is an argument. Any numbers are taken; the rate is always
 //! within its [`Bounds`].
 //!
-//! *Non-goals.* Finding the rate of a line that nobody loads; probes of its own; delays that the
+//! *Probes.* Where nothing that passes makes round trips, hosts that the operator names are asked for
+//! echoes ([`Probes`]).
+//!
+//! *Non-goals.* Finding the rate of a line that nobody loads; sending; delays that the
 //! line has whether it is loaded or not.
 
 mod baselines;
 mod controller;
 mod history;
+mod probes;
 
 pub use baselines::{Baselines, PATHS, Trip};
 pub use controller::{
-    Bounds, Controller, DELAY, Decision, IDLE_AFTER, LOSS, Reason, Side, TURN, Turn,
+    Bounds, Controller, DELAY, Decision, Found, GLANCE, IDLE_AFTER, LOSS, Reason, Side, TURN, Turn,
 };
+pub use probes::{Answer, Probes, Question};

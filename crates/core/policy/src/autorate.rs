@@ -10,6 +10,10 @@
 
 use crate::{Kind, Node, Parent, Policy, PolicyError, PortPolicy};
 use narrows_units::Rate;
+use std::net::Ipv4Addr;
+
+/// The most reflectors of a line.
+pub const REFLECTORS_MAX: usize = 8;
 
 /// What makes the rate of a limit follow a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +24,9 @@ pub struct Autorate {
     pub most: Rate,
     /// The port that the line is beyond; this one if none is named.
     pub line: Option<String>,
+    /// Hosts beyond the line that are asked for echoes where no packets that pass make round trips;
+    /// at most [`REFLECTORS_MAX`], each once.
+    pub reflectors: Vec<Ipv4Addr>,
 }
 
 impl Autorate {

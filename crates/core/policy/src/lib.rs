@@ -55,7 +55,7 @@ mod tbf;
 mod tree;
 
 pub use action::{ActionDraft, ActionFlags, BoundAction, Cookie};
-pub use autorate::Autorate;
+pub use autorate::{Autorate, REFLECTORS_MAX};
 pub use cake::{Cake, CakeOptions, CakeParams};
 pub use class_tree::{ClassTree, TreeClass};
 pub use classful::{CLASSFUL_DEPTH, Classful};

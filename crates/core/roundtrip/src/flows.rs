@@ -22,6 +22,8 @@ const HELD_MAX: Nanos = Nanos::from_secs(10);
 const REORDERING: Nanos = Nanos::from_millis(2);
 /// The least time between two timed round trips of a connection.
 const TIMED_EVERY: Nanos = Nanos::from_millis(100);
+/// … while somebody follows the line.
+const WATCHED_EVERY: Nanos = Nanos::from_millis(10);
 /// The most segments that are reported together.
 const UNTOLD_MAX: u32 = 32;
 /// Gaps of a connection that are remembered.
@@ -61,6 +63,8 @@ pub(crate) struct Flow {
     since: Nanos,
     /// When it may be timed again.
     timed: Nanos,
+    /// Which of three segments to time it is.
+    left_out: u8,
     /// Segments with data, and those of them that were not reported yet.
     segments: u32,
     untold: u32,
@@ -152,14 +156,28 @@ impl Flow {
     }
 
     /// Whether to time a segment that leaves at `now`. A connection is timed at most once in
-    /// [`TIMED_EVERY`]: that is often enough, and the cost adds up on a fast port.
+    /// [`TIMED_EVERY`]: that is often enough, and the cost adds up on a fast port. While somebody
+    /// follows the line it is [`WATCHED_EVERY`], which few connections need to tell of a fall soon.
     #[inline]
-    pub(crate) fn is_to_be_timed(&mut self, now: Nanos) -> bool {
+    pub(crate) fn is_to_be_timed(&mut self, now: Nanos, is_watched: impl FnOnce() -> bool) -> bool {
         let is_due = self.timed <= now;
         if is_due {
-            self.timed = now + TIMED_EVERY;
+            self.timed = now + if is_watched() { WATCHED_EVERY } else { TIMED_EVERY };
         }
         is_due
+    }
+
+    /// Whether to time the next segment with data instead of this one. Who receives acknowledges
+    /// every second segment, and an acknowledgement lets the sender send, so without this it would
+    /// always be the first of two that is timed, which has to wait for the other.
+    #[inline]
+    pub(crate) fn is_left_out(&mut self) -> bool {
+        self.left_out = (self.left_out + 1) % 3;
+        let is_left_out = self.left_out == 2;
+        if is_left_out {
+            self.timed = Nanos::ZERO;
+        }
+        is_left_out
     }
 
     /// Counts a segment with data. Returns how many to report now: all unreported ones, soon for a
@@ -261,10 +279,23 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_timed_now_and_then() {
+    fn a_connection_is_timed_now_and_then_and_more_often_while_somebody_watches() {
+        for (is_watched, count) in [(false, 10), (true, 100)] {
+            let mut flow = Flow::default();
+            let mut is_timed =
+                |ms| flow.is_to_be_timed(NOW + Nanos::from_millis(ms), || is_watched);
+            assert_eq!((0..1000).filter(|ms| is_timed(*ms)).count(), count);
+        }
+    }
+
+    #[test]
+    fn of_three_segments_to_time_one_is_left_out_for_the_next_one() {
         let mut flow = Flow::default();
-        let timed = (0..1000).filter(|ms| flow.is_to_be_timed(NOW + Nanos::from_millis(*ms)));
-        assert_eq!(timed.count(), 10);
+        let mut due = |ms| {
+            let now = NOW + Nanos::from_millis(ms);
+            flow.is_to_be_timed(now, || true) && !flow.is_left_out()
+        };
+        assert_eq!([0, 1, 10, 11, 20, 21].map(&mut due), [true, false, false, true, false, true]);
     }
 
     #[test]

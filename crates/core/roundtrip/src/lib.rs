@@ -26,7 +26,7 @@
 //! *How exact.* Times are those of the step in which a worker handed the packet to the device, or
 //! took it from there. Receivers may delay an acknowledgement by 40 ms or more at low rates, so the
 //! minimum over some time is the path's round trip. At most one packet of a connection is timed at
-//! a time, and ten per second.
+//! a time, and ten per second; a hundred while somebody follows the line.
 //!
 //! *Sampling.* A queue watches up to [`FLOWS`](flows::FLOWS) connections at a time for each port,
 //! and each for some seconds if there are more. A queue that sends very many packets watches them

@@ -13,14 +13,15 @@ use narrows_units::Nanos;
 
 /// Trips between two looks of the watcher. Only one under the model checker.
 const PLACES: usize = if cfg!(loom) { 1 } else { 1024 };
-/// A trip is in microseconds below these bits, its host above.
-const TIME_BITS: u32 = 40;
+/// A trip is in microseconds below these bits, its connection above, and its host above that.
+const TIME_BITS: u32 = 24;
+const CONNECTION_BITS: u32 = 16;
 
 /// What a watcher takes: the trips and the fate of segments since it last looked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// Each with a hash of the host.
-    pub trips: Vec<(u64, Nanos)>,
+    /// Each with hashes of the host and of the connection.
+    pub trips: Vec<(u64, u32, Nanos)>,
     /// Segments that left.
     pub segments: u64,
     /// Those of them that were lost beyond the port.
@@ -59,13 +60,16 @@ impl Line {
         self.is_watched.store(u64::from(is_watched), Ordering::Relaxed);
     }
 
-    /// Records a trip to a host with this hash.
-    pub(crate) fn record(&self, host: u64, trip: Nanos) {
-        // All bits of the hash count.
-        let host = host.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> TIME_BITS;
+    /// Records a trip of a connection to a host, with these hashes.
+    pub(crate) fn record(&self, host: u64, connection: u64, trip: Nanos) {
+        // All bits of the hashes count.
+        let mixed = |hash: u64| hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let host = mixed(host) >> (TIME_BITS + CONNECTION_BITS);
+        let connection = mixed(connection) >> (u64::BITS - CONNECTION_BITS);
+        let who = host << CONNECTION_BITS | connection;
         let micros = (trip.0 / 1_000).clamp(1, (1 << TIME_BITS) - 1);
         let at = self.next.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
-        self.places[at].store(host << TIME_BITS | micros, Ordering::Relaxed);
+        self.places[at].store(who << TIME_BITS | micros, Ordering::Relaxed);
     }
 
     /// Counts segments that left, and those of them that were lost beyond.
@@ -81,8 +85,11 @@ impl Line {
         let new = next.wrapping_sub(read).min(PLACES as u64);
         let places = (next.wrapping_sub(new)..next).map(|at| at as usize % PLACES);
         let words = places.map(|at| self.places[at].swap(0, Ordering::Relaxed));
-        let trip =
-            |word: u64| (word >> TIME_BITS, Nanos::from_micros(word & ((1 << TIME_BITS) - 1)));
+        let trip = |word: u64| {
+            let connection = word >> TIME_BITS & ((1 << CONNECTION_BITS) - 1);
+            let time = Nanos::from_micros(word & ((1 << TIME_BITS) - 1));
+            (word >> (TIME_BITS + CONNECTION_BITS), connection as u32, time)
+        };
         Seen {
             trips: words.filter(|word| *word != 0).map(trip).collect(),
             segments: self.segments.swap(0, Ordering::Relaxed),
@@ -100,13 +107,14 @@ mod tests {
     fn trips_are_taken_once_in_order_and_hosts_are_told_apart() {
         let line = Line::new();
         let ms = Nanos::from_millis;
-        for (host, time) in [(1, 20), (2, 90), (1, 21)] {
-            line.record(host, ms(time));
+        for (host, connection, time) in [(1, 7, 20), (2, 8, 90), (1, 9, 21)] {
+            line.record(host, connection, ms(time));
         }
         line.count(10, 1);
         let Seen { trips, segments, lost } = line.take();
-        assert_eq!([trips[0].1, trips[1].1, trips[2].1], [20, 90, 21].map(ms));
+        assert_eq!([trips[0].2, trips[1].2, trips[2].2], [20, 90, 21].map(ms));
         assert!(trips[0].0 == trips[2].0 && trips[0].0 != trips[1].0);
+        assert!(trips[0].1 != trips[2].1, "connections to a host are told apart");
         assert_eq!((segments, lost), (10, 1));
         assert_eq!(line.take(), Seen::default());
     }
@@ -115,10 +123,10 @@ mod tests {
     fn who_looks_too_late_gets_the_newest() {
         let line = Line::new();
         for micros in 1..=3 * PLACES as u64 {
-            line.record(7, Nanos::from_micros(micros));
+            line.record(7, 7, Nanos::from_micros(micros));
         }
         let trips = line.take().trips;
         assert_eq!(trips.len(), PLACES);
-        assert_eq!(trips.last().map(|it| it.1), Some(Nanos::from_micros(3 * PLACES as u64)));
+        assert_eq!(trips.last().map(|it| it.2), Some(Nanos::from_micros(3 * PLACES as u64)));
     }
 }

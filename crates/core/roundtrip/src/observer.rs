@@ -75,14 +75,15 @@ impl Observer {
                     && !segment.is_opening
                     && self.board.line().is_watched()
                     && let Some((stamp, _)) = segment.time_stamp
-                    && flow.is_to_be_timed(now)
+                    && flow.is_to_be_timed(now, || true)
                 {
                     self.board.expect(connection, Answer::echoed(stamp), class, now);
                 }
                 return;
             }
             Passed::New => {
-                if flow.is_to_be_timed(now) {
+                let is_watched = || self.board.line().is_watched();
+                if flow.is_to_be_timed(now, is_watched) && !(is_watched() && flow.is_left_out()) {
                     let stamp = segment.time_stamp.map(|(value, _)| value);
                     let answer = Answer::acknowledged(segment.end, stamp);
                     self.board.expect(connection, answer, class, now);
@@ -137,7 +138,7 @@ impl Observer {
         };
         let [source, _]: [IpAddr; 2] = conversation.hosts(frame)?;
         if self.board.line().is_watched() {
-            self.board.line().record(Host::bits(source), trip);
+            self.board.line().record(Host::bits(source), connection, trip);
         }
         if is_echo {
             return None;

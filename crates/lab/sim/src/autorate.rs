@@ -15,6 +15,7 @@ mod engine;
 mod line;
 mod outcome;
 mod peers;
+mod receiver;
 mod shaper;
 mod traces;
 

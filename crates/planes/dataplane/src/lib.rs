@@ -27,6 +27,7 @@ mod control;
 mod counters;
 mod descriptors;
 mod device;
+mod echoes;
 mod error;
 mod events;
 mod frames;

@@ -8,7 +8,7 @@
 //! The worker checks a flag once per step and takes the lock only if it is set.
 
 use crate::bell::Bell;
-use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
+use crate::worker_report::{Paused, RootCount, WorkerReport, WorkerSockets};
 use narrows_forwarding::PortId;
 use narrows_qdisc::Spec;
 use narrows_qdisc::htb::ClassCount;
@@ -32,6 +32,8 @@ pub(crate) struct Mail {
     pub(crate) applied: Option<Sender<()>>,
     /// Requests what the classes of a port count.
     pub(crate) counts: Option<(PortId, Sender<Vec<ClassCount>>)>,
+    /// Requests what the roots of these ports count.
+    pub(crate) roots: Option<(Vec<PortId>, Sender<Vec<RootCount>>)>,
     /// Requests a report, after all else.
     pub(crate) asked: Option<Sender<WorkerReport>>,
     /// Requests its sockets.

@@ -22,6 +22,7 @@ use crate::options::SessionOptions;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::ways::Ways;
+use crate::worker_report::RootCount;
 use crate::workers::Standstill;
 use narrows_bpf::{Asks, BalanceTables, Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
@@ -114,6 +115,12 @@ pub(crate) trait Plane: LooksUp {
 
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
+
+    /// What the root qdiscs of `ports` have counted, in their order, where limits can follow a line;
+    /// else nothing.
+    fn roots(&self, _: &[PortId]) -> Vec<RootCount> {
+        Vec::new()
+    }
 
     /// The round trips beyond `port`, if they are measured.
     fn board(&self, _: PortId) -> Option<&Awaited> {

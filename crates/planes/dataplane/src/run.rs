@@ -367,8 +367,11 @@ fn serve(
         let wake = instance.next_share_end().map_or(wake, |end| wake.min(end));
         let is_busy = control.is_busy() || has_more_events;
         let at_most = if is_busy { Nanos::ZERO } else { WATCH };
-        let fds =
-            [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, upgrade_fd, keeper_fd, paused];
+        let reflectors = instance.reflectors().map_or((control.fd(), false), |fd| (fd, true));
+        let fds = [
+            control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, upgrade_fd, keeper_fd, paused,
+            reflectors,
+        ];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() || keeper.as_ref().is_some_and(Keeper::has_ended) {
             manager.stopping();
@@ -420,6 +423,7 @@ fn serve(
         instance.look_for_ways();
         instance.expire_sets();
         instance.expire_shares();
+        instance.hear_reflectors();
         instance.turn_lines();
         if let Some(over) = pause.take_if(|pause| pause.is_over()) {
             over.finish(&mut instance);

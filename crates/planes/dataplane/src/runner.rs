@@ -15,7 +15,7 @@ use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::{Mailbox, Standing};
 use crate::options::SessionOptions;
 use crate::upgrade::Queued;
-use crate::worker_report::{Paused, PortReport, WorkerReport};
+use crate::worker_report::{Paused, PortReport, RootCount, WorkerReport};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_forwarding::{PerPort, PortId, PortSet};
@@ -257,6 +257,10 @@ impl Runner {
         }
         if let Some((egress, answer)) = mail.counts {
             let _ = answer.send(self.worker.class_counts(egress));
+        }
+        if let Some((ports, answer)) = mail.roots {
+            let count = |port: &PortId| RootCount::of(&self.worker.qdisc_stats(*port));
+            let _ = answer.send(ports.iter().map(count).collect());
         }
         if let Some(answer) = mail.asked {
             self.worker.io_mut().recover(now);

@@ -8,8 +8,9 @@ use narrows_forwarding::{PerDevice, PerPort};
 use narrows_packet::Backlog;
 use narrows_qdisc::Stats;
 use narrows_shaper::{Arrived, Beyond, Delays, HeaviestReport, PathCounters};
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 use narrows_xsk::{KernelDrops, RingSizes};
+use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 
 /// The sockets of a worker on each device, with the sizes of their rings.
@@ -44,6 +45,37 @@ pub(crate) struct PortReport {
     pub(crate) tx_kicks: u64,
     /// Packets that the kernel lost.
     pub(crate) kernel_drops: KernelDrops,
+}
+
+/// What the root qdisc of a port has counted: that little of a report which is read many times a
+/// second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RootCount {
+    pub(crate) sent_bytes: u64,
+    pub(crate) sent_packets: u64,
+    pub(crate) drops: u64,
+    pub(crate) backlog: Bytes,
+}
+
+impl RootCount {
+    /// That of the first of `stats`, which are those of a port's qdiscs, depth first.
+    pub(crate) fn of(stats: &[Stats]) -> Self {
+        stats.first().map_or_else(Self::default, |root| Self {
+            sent_bytes: root.sent_bytes,
+            sent_packets: root.sent_packets,
+            drops: root.drops,
+            backlog: root.backlog.bytes,
+        })
+    }
+}
+
+impl AddAssign for RootCount {
+    fn add_assign(&mut self, other: Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.sent_packets += other.sent_packets;
+        self.drops += other.drops;
+        self.backlog += other.backlog;
+    }
 }
 
 /// A worker's counters, all taken between two steps.

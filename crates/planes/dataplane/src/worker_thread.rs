@@ -9,7 +9,7 @@ use crate::mailbox::{Mailbox, Standing};
 use crate::priority::Priority;
 use crate::runner::{Runner, Settings};
 use crate::worker_loop::WorkerLoop;
-use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
+use crate::worker_report::{Paused, RootCount, WorkerReport, WorkerSockets};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_forwarding::PortId;
@@ -75,6 +75,13 @@ impl WorkerThread {
     pub(crate) fn class_counts(&self, egress: PortId) -> Receiver<Vec<ClassCount>> {
         let (answer, inbox) = channel();
         self.mailbox.put(|mail| mail.counts = Some((egress, answer)));
+        inbox
+    }
+
+    /// Asks what the roots of `ports` count, in their order.
+    pub(crate) fn roots(&self, ports: &[PortId]) -> Receiver<Vec<RootCount>> {
+        let (answer, inbox) = channel();
+        self.mailbox.put(|mail| mail.roots = Some((ports.to_vec(), answer)));
         inbox
     }
 

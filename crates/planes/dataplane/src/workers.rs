@@ -7,7 +7,7 @@
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
 use crate::runner::Settings;
-use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
+use crate::worker_report::{Paused, RootCount, WorkerReport, WorkerSockets};
 use crate::worker_thread::WorkerThread;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
@@ -17,6 +17,7 @@ use narrows_qdisc::Spec;
 use narrows_qdisc::htb::ClassCount;
 use narrows_shaper::Worker;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub(crate) struct Workers {
     threads: Vec<WorkerThread>,
     /// The last report of each.
     known: RefCell<Vec<WorkerReport>>,
+    /// What the roots of ports counted at each, where somebody has asked.
+    known_roots: RefCell<Vec<BTreeMap<PortId, RootCount>>>,
 }
 
 /// Paused workers. They resume when this is dropped.
@@ -60,7 +63,8 @@ pub(crate) struct Ended {
 impl Workers {
     /// No workers yet; they will beat in `heartbeats`.
     pub(crate) fn new(heartbeats: Heartbeats) -> Self {
-        Self { heartbeats, threads: Vec::new(), known: RefCell::default() }
+        let (known, known_roots) = (RefCell::default(), RefCell::default());
+        Self { heartbeats, threads: Vec::new(), known, known_roots }
     }
 
     /// Starts the worker of the next queue.
@@ -108,6 +112,23 @@ impl Workers {
     /// silent worker.
     pub(crate) fn class_counts(&self, egress: PortId) -> Vec<Vec<ClassCount>> {
         self.answers(|thread| thread.class_counts(egress)).into_iter().flatten().collect()
+    }
+
+    /// What the roots of `ports` have counted, in their order, as a sum over the workers; for a
+    /// silent one, what it answered last.
+    pub(crate) fn roots(&self, ports: &[PortId]) -> Vec<RootCount> {
+        let answers = self.answers(|thread| thread.roots(ports));
+        let mut known = self.known_roots.borrow_mut();
+        known.resize_with(answers.len(), BTreeMap::new);
+        for (known, answer) in known.iter_mut().zip(answers) {
+            known.extend(answer.into_iter().flat_map(|counts| ports.iter().copied().zip(counts)));
+        }
+        let sum = |port: &PortId| {
+            let mut sum = RootCount::default();
+            known.iter().filter_map(|known| known.get(port)).for_each(|count| sum += *count);
+            sum
+        };
+        ports.iter().map(sum).collect()
     }
 
     /// The answer of each to what `ask` asks; none of those that are silent.

@@ -5,7 +5,8 @@ use super::tbf::rate;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;
-use narrows_policy::Autorate;
+use narrows_policy::{Autorate, REFLECTORS_MAX};
+use std::net::Ipv4Addr;
 
 /// The longest name of a port that is taken: a kernel's is shorter.
 const NAME_MAX: usize = 63;
@@ -31,13 +32,37 @@ pub(super) fn parse(
         }
         line = Some(name.to_owned());
     }
-    *autorate = Some(Box::new(Autorate { least, most, line }));
+    let mut reflectors: Vec<Ipv4Addr> = Vec::new();
+    while words.next_if(|word| word == "reflector").is_some() {
+        let text = words.value("reflector", "192.0.2.1")?;
+        let address = text.parse::<Ipv4Addr>().ok().filter(|address| {
+            !(address.is_unspecified() || address.is_multicast() || address.is_broadcast())
+        });
+        let address = address.ok_or_else(|| {
+            Complaint::wrong(format!(
+                "{kind}: \"reflector\" takes the IPv4 address of a host beyond the line, as \
+                 192.0.2.1, not \"{text}\"."
+            ))
+        })?;
+        if reflectors.contains(&address) {
+            return Err(Complaint::wrong(format!(
+                "{kind}: reflector {address} is there twice: give each once."
+            )));
+        }
+        if reflectors.len() == REFLECTORS_MAX {
+            return Err(Complaint::wrong(format!(
+                "{kind}: give at most {REFLECTORS_MAX} reflectors."
+            )));
+        }
+        reflectors.push(address);
+    }
+    *autorate = Some(Box::new(Autorate { least, most, line, reflectors }));
     Ok(())
 }
 
 /// Prints what makes a rate follow a line.
 pub(super) fn show(autorate: Option<&Autorate>, line: &mut Line) {
-    let Some(Autorate { least, most, line: beyond }) = autorate else { return };
+    let Some(Autorate { least, most, line: beyond, reflectors }) = autorate else { return };
     let mut json = vec![
         ("least", Json::Number(least.bytes_per_sec())),
         ("most", Json::Number(most.bytes_per_sec())),
@@ -47,12 +72,21 @@ pub(super) fn show(autorate: Option<&Autorate>, line: &mut Line) {
         json.push(("line", Json::Text(beyond.clone())));
         text.push_str(&format!("line {beyond} "));
     }
+    if !reflectors.is_empty() {
+        let all = reflectors.iter().map(ToString::to_string).collect();
+        json.push(("reflectors", Json::Texts(all)));
+        text.extend(reflectors.iter().map(|address| format!("reflector {address} ")));
+    }
     line.add("follows", Json::Object(json), &text);
 }
 
 /// The same as words, each after a space.
 pub(super) fn save(autorate: Option<&Autorate>) -> String {
-    let Some(Autorate { least, most, line }) = autorate else { return String::new() };
+    let Some(Autorate { least, most, line, reflectors }) = autorate else {
+        return String::new();
+    };
     let line = line.as_ref().map(|line| format!(" line {line}")).unwrap_or_default();
-    format!(" autorate {}bit {}bit{line}", least.bits_per_sec(), most.bits_per_sec())
+    let reflectors: String =
+        reflectors.iter().map(|address| format!(" reflector {address}")).collect();
+    format!(" autorate {}bit {}bit{line}{reflectors}", least.bits_per_sec(), most.bits_per_sec())
 }

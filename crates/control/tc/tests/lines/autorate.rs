@@ -6,6 +6,9 @@ use narrows_tc::{OfflineHost, load, save};
 use narrows_units::Rate;
 
 const TBF: &str = "qdisc replace dev left root handle 1: tbf rate 20mbit burst 10k limit 100k";
+const TOO_MANY: &str = "autorate 2mbit 40mbit reflector 192.0.2.1 reflector 192.0.2.2 reflector \
+    192.0.2.3 reflector 192.0.2.4 reflector 192.0.2.5 reflector 192.0.2.6 reflector 192.0.2.7 \
+    reflector 192.0.2.8 reflector 192.0.2.9";
 const CAKE: &str = "qdisc replace dev left root handle 1: cake bandwidth 20mbit";
 
 fn in_force(policy: &Policy) -> u64 {
@@ -22,6 +25,21 @@ fn the_bounds_and_the_line_are_shown_and_saved() {
         let json = host.ok("-j qdisc show dev left");
         let expected = r#""follows":{"least":250000,"most":5000000,"line":"right"}"#;
         assert!(json.contains(expected), "{json}");
+        let saved = save(&host.policy);
+        assert_eq!(load(&saved, "saved", &OfflineHost::default()).unwrap(), host.policy);
+    }
+}
+
+#[test]
+fn reflectors_are_shown_and_saved() {
+    for words in [TBF, CAKE] {
+        let mut host = TwoPorts::with_queues(2);
+        let reflectors = "line right reflector 192.0.2.1 reflector 198.51.100.7";
+        host.ok(&format!("{words} autorate 2mbit 40mbit {reflectors}"));
+        let shown = host.ok("qdisc show dev left");
+        assert!(shown.contains(reflectors), "{shown}");
+        let json = host.ok("-j qdisc show dev left");
+        assert!(json.contains(r#""reflectors":["192.0.2.1","198.51.100.7"]"#), "{json}");
         let saved = save(&host.policy);
         assert_eq!(load(&saved, "saved", &OfflineHost::default()).unwrap(), host.policy);
     }
@@ -60,6 +78,12 @@ fn complaints_say_what_to_give_instead() {
         ("autorate 40mbit 2mbit", &["least rate first"]),
         ("autorate 30mbit 40mbit", &["not between"]),
         ("autorate 2mbit 40mbit line", &["line"]),
+        ("autorate 2mbit 40mbit reflector", &["reflector"]),
+        ("autorate 2mbit 40mbit reflector ns.example", &["IPv4 address", "192.0.2.1"]),
+        ("autorate 2mbit 40mbit reflector 2001:db8::1", &["IPv4 address"]),
+        ("autorate 2mbit 40mbit reflector 224.0.0.1", &["224.0.0.1"]),
+        ("autorate 2mbit 40mbit reflector 192.0.2.1 reflector 192.0.2.1", &["twice"]),
+        (TOO_MANY, &["at most 8"]),
         ("autorate 2mbit 40mbit autorate 2mbit 40mbit", &["duplicate"]),
         ("autorate 2mbit 40mbit fleet site boxes 2", &["fleet"]),
     ] {

@@ -3,13 +3,14 @@
 use super::line::{Line, Queue};
 use super::outcome::{Delays, Row};
 use super::peers::{ASKED_EVERY, CakeAutorate, REFLECTORS};
+use super::receiver::{Receiver, Segment};
 use super::shaper::Shaper;
 use super::{Case, Rules, Setup};
 use crate::setup::Control;
 use crate::tcp::control;
 use crate::tcp::sender::Sender;
 use crate::traffic::seed::{Purpose, generator, hash};
-use narrows_autorate::{Bounds, Controller, Side, Trip, Turn};
+use narrows_autorate::{Bounds, Controller, GLANCE, Side, Trip, Turn};
 use narrows_units::{Bytes, Nanos, Rate};
 use rand::RngExt;
 use std::cmp::Reverse;
@@ -22,7 +23,7 @@ const SMALL: Bytes = Bytes(120);
 /// How often the call sends.
 const CALL: Nanos = Nanos::from_millis(10);
 /// How often a connection's round trip is taken, as by `narrows_roundtrip`.
-const TIMED_EVERY: Nanos = Nanos::from_millis(100);
+const TIMED_EVERY: Nanos = Nanos::from_millis(10);
 /// Flows begin within so much time.
 const STAGGER: Nanos = Nanos::from_millis(500);
 /// How long the time after a fall is.
@@ -38,8 +39,8 @@ enum Packet {
         transmission: u64,
         /// When the acknowledgement left the box that made the sender send it.
         asked: Nanos,
-        /// When it left the limit, before the line.
-        passed: Nanos,
+        /// When it left the limit, before the line, if its round trip is taken.
+        timed: Option<Nanos>,
     },
     /// A packet of the call, sent then.
     Call(Nanos),
@@ -71,6 +72,8 @@ enum Event {
     Ack(u32, u64, Nanos),
     /// A round trip of a flow is over.
     Trip(u32, Nanos),
+    /// A receiver has waited for long enough for a second segment.
+    Acknowledges(u32),
     /// The call sends.
     Call,
     /// A reflector is asked.
@@ -79,8 +82,39 @@ enum Event {
     Answer(usize, Nanos),
     /// The next packets of `coming` are at the box.
     Comes,
-    /// A turn of the rules.
-    Turn,
+    /// The end of a turn of the rules, if it is the one of this number.
+    Turn(u64),
+    /// The rules look whether the turn has to end.
+    Glance,
+}
+
+/// When a flow's round trips are taken: one at a time, and not too often.
+#[derive(Clone, Copy, Default, Debug)]
+struct Timer {
+    /// The one that is under way: when its packet left the box.
+    awaited: Option<Nanos>,
+    /// When the next one may begin.
+    next: Nanos,
+    /// Whether the first packet after that is left out, as every other time: see
+    /// `narrows_roundtrip`.
+    skips: bool,
+    skips_next: bool,
+}
+
+impl Timer {
+    /// A packet leaves at `now` whose answer can be timed. Whether it is.
+    fn begins(&mut self, now: Nanos, side: Side) -> bool {
+        if self.awaited.is_some() || self.next > now {
+            return false;
+        }
+        if std::mem::take(&mut self.skips) && side == Side::Before {
+            return false;
+        }
+        self.skips_next = !self.skips_next;
+        self.skips = self.skips_next;
+        (self.awaited, self.next) = (Some(now), now + TIMED_EVERY);
+        true
+    }
 }
 
 enum Who {
@@ -101,7 +135,8 @@ pub(super) struct Engine<'a> {
     /// So that events of one moment keep their order.
     number: u64,
     flows: Vec<Sender>,
-    timed: Vec<Nanos>,
+    receivers: Vec<Receiver>,
+    timers: Vec<Timer>,
     shaper: Shaper<Packet>,
     queue: Queue<'a, Packet>,
     /// On their way to the box.
@@ -109,6 +144,7 @@ pub(super) struct Engine<'a> {
     who: Who,
     /// Lost in the line and not sent again yet.
     lost: BTreeSet<(u32, u64)>,
+    turns: u64,
     /// Since the last turn.
     trips: Vec<Trip>,
     arrived: Bytes,
@@ -156,12 +192,14 @@ impl<'a> Engine<'a> {
             flows: (0..setup.flows)
                 .map(|_| Sender::new(control::new(Control::Cubic), false))
                 .collect(),
-            timed: vec![Nanos::ZERO; setup.flows as usize],
+            receivers: vec![Receiver::default(); setup.flows as usize],
+            timers: vec![Timer::default(); setup.flows as usize],
             shaper: Shaper::new(words, begin)?,
             queue: Queue::new(line, setup.buffer),
             coming: std::collections::VecDeque::new(),
             who,
             lost: BTreeSet::new(),
+            turns: 0,
             trips: Vec::new(),
             arrived: Bytes::ZERO,
             sent: Bytes::ZERO,
@@ -182,7 +220,8 @@ impl<'a> Engine<'a> {
         engine.at(CALL, Event::Call);
         engine.at(ASKED_EVERY, Event::Ask(0));
         // Not at the moments at which the line changes.
-        engine.at(Nanos(chance.random_range(0..setup.turn.0)), Event::Turn);
+        engine.at(Nanos(chance.random_range(0..setup.turn.0)), Event::Turn(0));
+        engine.at(Nanos(chance.random_range(0..GLANCE.0)), Event::Glance);
         Ok(engine)
     }
 
@@ -253,7 +292,14 @@ impl<'a> Engine<'a> {
                 self.flows[flow as usize].acked(transmission as u32, false, self.now);
                 self.sends(flow, left);
             }
-            Event::Trip(flow, time) => self.trips.push(Trip { path: flow.into(), time }),
+            Event::Trip(flow, time) => {
+                self.timers[flow as usize].awaited = None;
+                self.trips.push(Trip { path: flow.into(), flow, time });
+            }
+            Event::Acknowledges(flow) => {
+                let segments = self.receivers[flow as usize].expires(self.now);
+                self.acknowledge(flow, &segments);
+            }
             Event::Call => {
                 self.offer(Packet::Call(self.now));
                 self.at(self.now + CALL, Event::Call);
@@ -276,9 +322,15 @@ impl<'a> Engine<'a> {
                     self.enter_line(packet);
                 }
             }
-            Event::Turn => {
-                self.turn()?;
-                self.at(self.now + self.setup.turn, Event::Turn);
+            Event::Turn(number) if number == self.turns => self.turn()?,
+            Event::Turn(_) => {}
+            Event::Glance => {
+                if let Who::Narrows(controller) = &self.who
+                    && controller.is_urgent(&self.trips, self.now)
+                {
+                    self.turn()?;
+                }
+                self.at(self.now + GLANCE, Event::Glance);
             }
         }
         Ok(())
@@ -287,8 +339,7 @@ impl<'a> Engine<'a> {
     /// Lets a flow send what it may.
     fn sends(&mut self, flow: u32, asked: Nanos) {
         while let Some((segment, transmission)) = self.flows[flow as usize].send(self.now) {
-            let passed = Nanos::ZERO;
-            self.offer(Packet::Data { flow, segment, transmission, asked, passed });
+            self.offer(Packet::Data { flow, segment, transmission, asked, timed: None });
         }
     }
 
@@ -316,8 +367,9 @@ impl<'a> Engine<'a> {
         }
         match self.side {
             Side::Before => {
-                if let Packet::Data { flow, segment, passed, .. } = &mut packet {
-                    *passed = self.now;
+                if let Packet::Data { flow, segment, timed, .. } = &mut packet {
+                    let begins = self.timers[*flow as usize].begins(self.now, self.side);
+                    *timed = begins.then_some(self.now);
                     self.segments += 1;
                     self.lost_again += u64::from(self.lost.remove(&(*flow, *segment)));
                 }
@@ -328,10 +380,13 @@ impl<'a> Engine<'a> {
     }
 
     fn enter_line(&mut self, packet: Packet) {
-        if let Err(Packet::Data { flow, segment, .. }) =
+        if let Err(Packet::Data { flow, segment, timed, .. }) =
             self.queue.send(packet, packet.len(), self.now)
         {
             self.lost.insert((flow, segment));
+            if timed.is_some() {
+                self.timers[flow as usize].awaited = None;
+            }
         }
     }
 
@@ -343,45 +398,69 @@ impl<'a> Engine<'a> {
         match self.side {
             Side::Before => self.arrives(packet),
             Side::Behind => {
-                if let Packet::Data { flow, asked, .. } = packet
-                    && self.is_timed(flow)
-                {
-                    self.trips.push(Trip { path: flow.into(), time: self.now - asked });
+                if let Packet::Data { flow, asked, .. } = packet {
+                    self.echoes(flow, asked);
                 }
                 self.offer_to_limit(packet);
             }
         }
     }
 
-    /// Whether to take a round trip of `flow` now.
-    fn is_timed(&mut self, flow: u32) -> bool {
-        let timed = &mut self.timed[flow as usize];
-        let is_due = *timed <= self.now;
-        if is_due {
-            *timed = self.now + TIMED_EVERY;
+    /// Data of `flow` has come with the echo of the acknowledgement that left at `asked`.
+    fn echoes(&mut self, flow: u32, asked: Nanos) {
+        let timer = &mut self.timers[flow as usize];
+        let Some(awaited) = timer.awaited.filter(|awaited| *awaited <= asked) else { return };
+        timer.awaited = None;
+        // The echo of a later one answers nothing that is awaited.
+        if awaited == asked {
+            self.trips.push(Trip { path: flow.into(), flow, time: self.now - asked });
         }
-        is_due
+    }
+
+    /// The receiver of `flow` acknowledges these segments now.
+    fn acknowledge(&mut self, flow: u32, segments: &[Segment]) {
+        if segments.is_empty() {
+            return;
+        }
+        let back = self.back();
+        for segment in segments {
+            self.at(self.now + back, Event::Ack(flow, segment.transmission, self.now));
+            // It is known when the acknowledgement is here.
+            if let Some(passed) = segment.timed {
+                self.at(self.now + back, Event::Trip(flow, self.now + back - passed));
+            }
+        }
+        if self.side == Side::Behind {
+            self.timers[flow as usize].begins(self.now, self.side);
+        }
+    }
+
+    /// From the receiver back to the sender. Behind the line the receiver is near; before it, the
+    /// server is half a round trip away.
+    fn back(&self) -> Nanos {
+        match self.side {
+            Side::Before => self.setup.rtt,
+            Side::Behind => self.way(),
+        }
     }
 
     /// A packet is where it was to go.
     fn arrives(&mut self, packet: Packet) {
         let is_measured = self.now >= self.setup.settle;
-        // Behind the line the receiver is near; before it, the server is half a round trip away.
-        let back = match self.side {
-            Side::Before => self.setup.rtt,
-            Side::Behind => self.way(),
-        };
         let constant = match self.side {
             Side::Before => Nanos::ZERO,
             Side::Behind => self.way(),
         };
         match packet {
-            Packet::Data { flow, transmission, passed, .. } => {
-                self.at(self.now + back, Event::Ack(flow, transmission, self.now));
-                // It is known when the acknowledgement is here.
-                if self.side == Side::Before && self.is_timed(flow) {
-                    self.at(self.now + back, Event::Trip(flow, self.now + back - passed));
+            Packet::Data { flow, segment, transmission, timed, .. } => {
+                let segment = Segment { number: segment, transmission, timed };
+                let receiver = &mut self.receivers[flow as usize];
+                let before = receiver.deadline();
+                let now = receiver.comes(segment, self.now);
+                if let Some(at) = receiver.deadline().filter(|_| before.is_none()) {
+                    self.at(at, Event::Acknowledges(flow));
                 }
+                self.acknowledge(flow, &now);
             }
             Packet::Call(sent) => {
                 self.newest = self.now - sent - constant;
@@ -396,12 +475,14 @@ impl<'a> Engine<'a> {
             }
             Packet::Probe(reflector, sent) => {
                 let delay = self.now - sent;
-                self.at(self.now + back, Event::Answer(reflector, delay));
+                self.at(self.now + self.back(), Event::Answer(reflector, delay));
             }
         }
     }
 
     fn turn(&mut self) -> Result<(), String> {
+        self.turns += 1;
+        self.at(self.now + self.setup.turn, Event::Turn(self.turns));
         let trips = std::mem::take(&mut self.trips);
         let turn = Turn {
             now: self.now,

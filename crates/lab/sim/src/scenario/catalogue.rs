@@ -71,6 +71,8 @@ const SCENARIOS: &[(&str, &str)] = scenarios![
 /// Those of other kinds, behind the others.
 const OTHERS: &[(&str, &str)] = scenarios![
     "autorate-halves",
+    "autorate-many",
+    "autorate-one",
     "autorate-quarter",
     "autorate-trace",
     "fleet-faults",

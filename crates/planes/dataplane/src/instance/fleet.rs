@@ -14,6 +14,7 @@ use crate::clock;
 use crate::error::InstanceError;
 use crate::plane::{InheritedPlane, Plane};
 use crate::shares::{Held, Shares, SharesState};
+use crate::upgrade::state::LineState;
 use narrows_forwarding::PortId;
 use narrows_policy::{
     FleetLimit, FleetName, FleetPlace, Handle, Kind, NodeStats, Policy, PortPolicy,
@@ -235,7 +236,8 @@ impl Instance {
         std::mem::replace(&mut self.enforced, enforced)
     }
 
-    /// Has a plane that this process is about to take over run with the shares of the other one.
+    /// Has a plane that this process is about to take over run with the shares of the other one, and
+    /// with the rates that it found for `lines`.
     ///
     /// # Errors
     /// If the policy does not fit it.
@@ -243,8 +245,11 @@ impl Instance {
         &mut self,
         inherited: &mut dyn InheritedPlane,
         state: SharesState,
+        lines: BTreeMap<String, LineState>,
     ) -> Result<(), InstanceError> {
         let before = self.adopt_shares(state);
+        self.lines.inherit(lines);
+        self.enforced = self.enforced.clone().following(|dev| self.lines.rate(dev));
         let forwarding = &self.options.forwarding;
         for id in forwarding.ids() {
             let was = planning::in_force(&before, forwarding, id)?;

@@ -163,10 +163,10 @@ impl Instance {
         });
         let counted = counted.collect();
         let events = self.events.list();
-        let (stopped, shares) = (stopped.0, self.fleet.state());
+        let (stopped, shares, lines) = (stopped.0, self.fleet.state(), self.lines.state());
         let Still { queued: workers, programs, .. } = still;
         let contents =
-            Contents { stopped, shares, counted, events, spent, programs, classes, workers };
+            Contents { stopped, shares, lines, counted, events, spent, programs, classes, workers };
         Ok((contents, standstill))
     }
 }
@@ -248,8 +248,17 @@ impl Inherited {
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
-        let Contents { shares, counted, events, spent, programs, classes, workers: queued, .. } =
-            contents;
+        let Contents {
+            shares,
+            lines,
+            counted,
+            events,
+            spent,
+            programs,
+            classes,
+            workers: queued,
+            ..
+        } = contents;
         let ports = self.instance.past.ports.len();
         if counted.len() != ports || !(programs.is_empty() || programs.len() == ports) {
             return Err(InstanceError::Inheritance("it counts other ports".to_owned()));
@@ -277,12 +286,13 @@ impl Inherited {
         }
         self.instance.events = Events::from_list(events);
         if let Some(inherited) = &mut self.inherited {
-            self.instance.retune(&mut **inherited, shares)?;
+            self.instance.retune(&mut **inherited, shares, lines)?;
             let used = spent.iter().zip(&classes);
             let used = used.map(|(limits, classes)| spent::used(limits, classes)).collect();
             inherited.take_in(Still { queued, used, programs, ..Still::default() })?;
         } else {
             self.instance.adopt_shares(shares);
+            self.instance.lines.inherit(lines);
         }
         Ok(())
     }

@@ -5,24 +5,40 @@
 //! line's port. Its rate takes the path of any change of the policy, in the policy that is
 //! enforced, so queues, credit and classes stay.
 //!
-//! *Principles.* What the plane refuses is tried again in the next turn. Events name notable
-//! changes, at most one a second for each limit.
+//! *Turns* are 50 ms. While a direction is loaded its trips are looked at more often, and a turn ends
+//! early if they are urgent. Only at the end of a turn the workers are asked, for no more than the
+//! counters of the roots.
 //!
-//! *Non-goals.* The rules: `narrows_autorate`. Probes. Handing the rates over to another process:
-//! it begins at the configured rate, and finds the line's within seconds.
+//! *Principles.* What the plane refuses is tried again in the next turn. Events name notable
+//! changes, at most one a second for each limit. Another process of this instance goes on with the
+//! rates that were found.
+//!
+//! *Non-goals.* The rules: `narrows_autorate`. Bases of paths in another process: it learns them
+//! from its first trips.
 
 use super::{Instance, planning};
 use crate::clock;
+use crate::echoes::{self, Echoes};
 use crate::error::InstanceError;
-use narrows_autorate::{Bounds, Controller, Decision, Reason, Side, TURN, Trip, Turn};
+use crate::upgrade::state::LineState;
+use crate::worker_report::RootCount;
+use narrows_autorate::{
+    Bounds, Controller, Decision, Found, GLANCE, Probes, Reason, Side, TURN, Trip, Turn,
+};
 use narrows_forwarding::{Forwarding, PortId};
+use narrows_link::Link;
 use narrows_policy::{Autorate, Policy, PolicyError};
 use narrows_roundtrip::Seen;
+use narrows_snapshot::LineFigures;
 use narrows_units::{Bytes, Nanos, Rate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The least change of a rate that is put in force: one in so many.
 const NOTICEABLE: u64 = 200;
+/// Looks are so far apart at least.
+const LEAST: Nanos = Nanos::from_millis(1);
 /// Events of a limit are so far apart.
 const EVENTS_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -30,7 +46,22 @@ const EVENTS_EVERY: Nanos = Nanos::from_secs(1);
 #[derive(Default)]
 pub(super) struct Lines {
     by_dev: BTreeMap<String, Line>,
+    /// When to look next.
     next: Nanos,
+    /// Of lines with reflectors, by the port that they are beyond.
+    probed: BTreeMap<PortId, Probed>,
+    /// Readable while reflectors have answered.
+    answers: Option<OwnedFd>,
+    /// What another process has found, until the limits are here.
+    inherited: BTreeMap<String, Found>,
+}
+
+/// A line whose reflectors are asked.
+struct Probed {
+    probes: Probes,
+    echoes: Echoes,
+    /// Trips that answers told of since the last look.
+    trips: Vec<Trip>,
 }
 
 /// A limit that follows a line.
@@ -40,36 +71,56 @@ struct Line {
     beyond: PortId,
     side: Side,
     controller: Controller,
-    counted: Option<Counted>,
+    counted: Option<RootCount>,
+    /// When the turn ends if nothing is urgent.
+    ends: Nanos,
+    /// Of this turn.
+    trips: Vec<Trip>,
+    segments: u64,
+    lost: u64,
     /// The rate of the last event, and when it was.
     said: (Rate, Nanos),
 }
 
-/// The figures of a root qdisc, so far.
-#[derive(Clone, Copy, Default)]
-struct Counted {
-    sent: u64,
-    packets: u64,
-    drops: u64,
-    backlog: u64,
-}
+/// Trips of a turn that are kept. More say nothing new.
+const TRIPS: usize = 1024;
 
-impl Counted {
-    /// What arrived since `before`. Dropped packets count as long as sent ones were on average.
-    fn arrived_since(&self, before: &Self) -> Bytes {
-        let sent = self.sent.saturating_sub(before.sent);
-        let packets = self.packets.saturating_sub(before.packets);
-        let dropped = self.drops.saturating_sub(before.drops);
-        let dropped = dropped.saturating_mul(sent.checked_div(packets).unwrap_or(0));
-        let arrived = sent.saturating_add(dropped).saturating_add(self.backlog);
-        Bytes(arrived.saturating_sub(before.backlog))
-    }
+/// What arrived between two counts. Dropped packets count as long as sent ones were on average.
+fn arrived(before: &RootCount, now: &RootCount) -> Bytes {
+    let sent = now.sent_bytes.saturating_sub(before.sent_bytes);
+    let packets = now.sent_packets.saturating_sub(before.sent_packets);
+    let dropped = now.drops.saturating_sub(before.drops);
+    let dropped = dropped.saturating_mul(sent.checked_div(packets).unwrap_or(0));
+    let arrived = sent.saturating_add(dropped).saturating_add(now.backlog.0);
+    Bytes(arrived.saturating_sub(before.backlog.0))
 }
 
 impl Lines {
     /// The rate in force at `dev`, if it follows a line.
     pub(super) fn rate(&self, dev: &str) -> Option<Rate> {
-        Some(self.by_dev.get(dev)?.controller.rate())
+        match self.by_dev.get(dev) {
+            Some(line) => Some(line.controller.rate()),
+            None => self.inherited.get(dev).map(|found| found.rate),
+        }
+    }
+
+    /// What another process needs to go on.
+    pub(super) fn state(&self) -> BTreeMap<String, LineState> {
+        let state = |(dev, line): (&String, &Line)| {
+            let Found { rate, full_at } = line.controller.found();
+            let full_at = full_at.map(|rate| rate.bits_per_sec());
+            (dev.clone(), LineState { rate: rate.bits_per_sec(), full_at })
+        };
+        self.by_dev.iter().map(state).collect()
+    }
+
+    /// Goes on with the `state` of another process as soon as its limits are here.
+    pub(super) fn inherit(&mut self, state: BTreeMap<String, LineState>) {
+        let found = |(dev, LineState { rate, full_at }): (String, LineState)| {
+            let rate = Rate::from_bits_per_sec(rate);
+            (dev, Found { rate, full_at: full_at.map(Rate::from_bits_per_sec) })
+        };
+        self.inherited = state.into_iter().map(found).collect();
     }
 }
 
@@ -93,6 +144,20 @@ fn beyond(autorate: &Autorate, forwarding: &Forwarding, id: PortId) -> Option<Po
         None => Some(id),
         Some(name) => forwarding.ids().find(|id| forwarding.name(*id) == name),
     }
+}
+
+/// The reflectors that `policy` names, by the port that they are beyond. Both directions of a line
+/// share them.
+fn reflectors(policy: &Policy, forwarding: &Forwarding) -> BTreeMap<PortId, BTreeSet<Ipv4Addr>> {
+    let mut all: BTreeMap<PortId, BTreeSet<Ipv4Addr>> = BTreeMap::new();
+    for id in forwarding.ids() {
+        let Some((_, autorate, _)) = followed(policy, forwarding, id) else { continue };
+        let Some(beyond) = beyond(autorate, forwarding, id) else { continue };
+        if !autorate.reflectors.is_empty() {
+            all.entry(beyond).or_default().extend(&autorate.reflectors);
+        }
+    }
+    all
 }
 
 impl Instance {
@@ -127,8 +192,26 @@ impl Instance {
                         .to_owned(),
                 );
             }
+            let reflectors: BTreeSet<Ipv4Addr> = autorate.reflectors.iter().copied().collect();
+            if !reflectors.is_empty()
+                && let Err(why) = self.echoes(beyond, &reflectors)
+            {
+                return refuse(why);
+            }
         }
         Ok(())
+    }
+
+    /// The limit at `id` as a view has it, if it follows a line.
+    pub(super) fn followed_line(&self, id: PortId) -> Option<LineFigures> {
+        let line = self.lines.by_dev.values().find(|line| line.id == id)?;
+        let bounds = line.controller.bounds();
+        Some(LineFigures {
+            least_bps: bounds.least().bits_per_sec(),
+            most_bps: bounds.most().bits_per_sec(),
+            rate_bps: line.controller.rate().bits_per_sec(),
+            reason: line.controller.reason().name().to_owned(),
+        })
     }
 
     /// When the next turn of limits that follow a line is, if there are any.
@@ -140,6 +223,7 @@ impl Instance {
     pub(super) fn follow_lines(&mut self) {
         let forwarding = &self.options.forwarding;
         let mut before = std::mem::take(&mut self.lines.by_dev);
+        let inherited = std::mem::take(&mut self.lines.inherited);
         for id in forwarding.ids() {
             let Some((dev, autorate, rate)) = followed(&self.policy, forwarding, id) else {
                 continue;
@@ -156,17 +240,20 @@ impl Instance {
                     line.controller.rebound(bounds);
                     line
                 }
-                _ => Line {
-                    id,
-                    beyond,
-                    side,
-                    controller: Controller::new(side, bounds),
-                    counted: None,
-                    said: (rate, Nanos::ZERO),
-                },
+                _ => {
+                    let new = Controller::new(side, bounds);
+                    let controller = match inherited.get(&dev) {
+                        Some(found) => new.resume(*found),
+                        None => new,
+                    };
+                    let said = (controller.rate(), Nanos::ZERO);
+                    Line::new(id, beyond, side, controller, said)
+                }
             };
             self.lines.by_dev.insert(dev, line);
         }
+        self.follow_reflectors();
+        let forwarding = &self.options.forwarding;
         let Some(plane) = &self.plane else { return };
         for id in forwarding.ids() {
             let is_watched = self.lines.by_dev.values().any(|line| line.beyond == id);
@@ -176,58 +263,114 @@ impl Instance {
         }
     }
 
-    /// A turn of all limits that follow a line, if it is due.
+    /// What is readable while reflectors have answered, if there are any.
+    pub(crate) fn reflectors(&self) -> Option<BorrowedFd<'_>> {
+        self.lines.answers.as_ref().filter(|_| !self.lines.probed.is_empty()).map(AsFd::as_fd)
+    }
+
+    /// Takes the answers of reflectors.
+    pub(crate) fn hear_reflectors(&mut self) {
+        for probed in self.lines.probed.values_mut() {
+            let answers = probed.echoes.hear(clock::now());
+            let trips = answers.iter().filter_map(|answer| probed.probes.answered(answer));
+            probed.trips.extend(trips);
+        }
+    }
+
+    /// Opens sockets to the reflectors of the lines of the policy, where they are not open, and
+    /// closes others.
+    fn follow_reflectors(&mut self) {
+        let wanted = reflectors(&self.policy, &self.options.forwarding);
+        self.lines.probed.retain(|port, probed| {
+            wanted
+                .get(port)
+                .is_some_and(|wanted| probed.probes.reflectors().eq(wanted.iter().copied()))
+        });
+        for (port, wanted) in wanted {
+            if self.lines.probed.contains_key(&port) {
+                continue;
+            }
+            match self.echoes(port, &wanted) {
+                Ok(echoes) => {
+                    let probes = Probes::new(wanted, 0);
+                    let trips = Vec::new();
+                    self.lines.probed.insert(port, Probed { probes, echoes, trips });
+                }
+                Err(why) => self.events.warn(format!("autorate: {why}")),
+            }
+        }
+        let all = self.lines.probed.values().map(|probed| &probed.echoes);
+        self.lines.answers = match echoes::any_of(all) {
+            Ok(any) => Some(any),
+            Err(error) => {
+                self.events.warn(format!("autorate: answers of reflectors are seen late: {error}"));
+                None
+            }
+        };
+    }
+
+    /// Sockets to `reflectors` beyond `port`.
+    fn echoes(&self, port: PortId, reflectors: &BTreeSet<Ipv4Addr>) -> Result<Echoes, String> {
+        let forwarding = &self.options.forwarding;
+        let device = &forwarding.devices()[forwarding.device_of(port)];
+        let link = Link::by_name(device).map_err(|error| error.to_string())?;
+        Echoes::open(reflectors.iter().copied(), device, link.status.ifindex)
+    }
+
+    /// Looks at all limits that follow a line, if it is time, and ends the turns that are over or
+    /// urgent.
     pub(crate) fn turn_lines(&mut self) {
         let now = clock::now();
         if self.lines.by_dev.is_empty() || now < self.lines.next {
             return;
         }
-        // A turn that is late does not bring the next one near.
-        self.lines.next = now + TURN;
-        let Some(plane) = &self.plane else { return };
+        let Some(plane) = &self.plane else {
+            self.lines.next = now + TURN;
+            return;
+        };
+        let ports: BTreeSet<PortId> = self.lines.by_dev.values().map(|line| line.beyond).collect();
+        for port in ports {
+            let mut seen = plane.board(port).map(|board| board.take()).unwrap_or_default();
+            if let Some(probed) = self.lines.probed.get_mut(&port) {
+                let mut lines = self.lines.by_dev.values();
+                let is_loaded =
+                    lines.any(|line| line.beyond == port && line.controller.is_loaded());
+                if !seen.trips.is_empty() {
+                    probed.probes.passed(now);
+                }
+                if let Some(question) = probed.probes.ask(is_loaded, now) {
+                    probed.echoes.ask(&question);
+                }
+                let trips = probed.trips.drain(..);
+                seen.trips.extend(trips.map(|Trip { path, flow, time }| (path, flow, time)));
+            }
+            let lines = self.lines.by_dev.values_mut().filter(|line| line.beyond == port);
+            lines.for_each(|line| line.sees(&seen));
+        }
         let held_back: Vec<(PortId, Side)> = (self.lines.by_dev.values())
             .filter(|line| line.controller.is_held_back())
             .map(|line| (line.beyond, line.side))
             .collect();
-        let mut seen: BTreeMap<PortId, Seen> = BTreeMap::new();
+        let due: Vec<(&String, &mut Line)> =
+            self.lines.by_dev.iter_mut().filter(|(_, line)| line.is_due(now)).collect();
+        let ids: Vec<PortId> = due.iter().map(|(_, line)| line.id).collect();
+        let counts = if ids.is_empty() { Vec::new() } else { plane.roots(&ids) };
+        let has_turned = !counts.is_empty();
         let mut changes = Vec::new();
-        for (dev, line) in &mut self.lines.by_dev {
-            let of_port = seen.entry(line.beyond).or_insert_with(|| {
-                plane.board(line.beyond).map(|board| board.take()).unwrap_or_default()
-            });
-            let Some(root) = self.policy.port(dev).root().map(|root| root.handle) else { continue };
-            let stats = plane.stats(line.id);
-            let Some(stats) = stats.iter().find(|node| node.handle == Some(root)) else { continue };
-            let stats = &stats.stats;
-            let counted = Counted {
-                sent: stats.sent_bytes,
-                packets: stats.sent_packets,
-                drops: stats.drops,
-                backlog: stats.backlog.bytes.0,
-            };
-            let before = line.counted.replace(counted).unwrap_or(counted);
-            let trips: Vec<Trip> =
-                of_port.trips.iter().map(|&(path, time)| Trip { path, time }).collect();
+        for ((dev, line), count) in due.into_iter().zip(counts) {
             let other =
                 held_back.iter().any(|&(beyond, side)| beyond == line.beyond && side != line.side);
-            let decision = line.controller.turn(&Turn {
-                now,
-                arrived: counted.arrived_since(&before),
-                sent: Bytes(counted.sent.saturating_sub(before.sent)),
-                backlog: stats.backlog.bytes,
-                trips: &trips,
-                segments: of_port.segments,
-                lost: of_port.lost,
-                other_is_held_back: other,
-            });
-            if let Some(event) = line.event(dev, &decision, now) {
-                changes.push(event);
-            }
+            let decision = line.turn(count, other, now);
+            changes.extend(line.event(dev, &decision, now));
         }
+        let is_loaded = self.lines.by_dev.values().any(|line| line.controller.is_loaded());
+        let ends = self.lines.by_dev.values().map(|line| line.ends).min();
+        let next = if is_loaded { now + GLANCE } else { now + TURN };
+        self.lines.next = ends.map_or(next, |ends| ends.min(next)).max(now + LEAST);
         for event in changes {
             self.events.say(event);
         }
-        if let Err(error) = self.enforce_lines() {
+        if has_turned && let Err(error) = self.enforce_lines() {
             self.events.warn(format!("autorate: {error}; it is tried again"));
         }
     }
@@ -240,6 +383,9 @@ impl Instance {
             let is_noticeable = rate.bits_per_sec().abs_diff(now) > now / NOTICEABLE;
             is_noticeable.then_some(rate)
         };
+        if self.lines.by_dev.keys().all(|dev| in_force(dev).is_none()) {
+            return Ok(());
+        }
         let enforced = self.enforced.clone().following(in_force);
         let none = self.options.forwarding.ids().map(|_| None).collect();
         let planned = self.enforced.clone();
@@ -248,6 +394,60 @@ impl Instance {
 }
 
 impl Line {
+    fn new(
+        id: PortId,
+        beyond: PortId,
+        side: Side,
+        controller: Controller,
+        said: (Rate, Nanos),
+    ) -> Self {
+        Self {
+            id,
+            beyond,
+            side,
+            controller,
+            counted: None,
+            ends: Nanos::ZERO,
+            trips: Vec::new(),
+            segments: 0,
+            lost: 0,
+            said,
+        }
+    }
+
+    /// Takes what was seen beyond its port since it last looked.
+    fn sees(&mut self, seen: &Seen) {
+        let room = TRIPS.saturating_sub(self.trips.len());
+        let trips = seen.trips.iter().map(|&(path, flow, time)| Trip { path, flow, time });
+        self.trips.extend(trips.take(room));
+        self.segments += seen.segments;
+        self.lost += seen.lost;
+    }
+
+    /// Whether its turn ends at `now`.
+    fn is_due(&self, now: Nanos) -> bool {
+        self.ends <= now || self.controller.is_urgent(&self.trips, now)
+    }
+
+    /// Ends its turn, in which its root has come to `count`.
+    fn turn(&mut self, count: RootCount, other_is_held_back: bool, now: Nanos) -> Decision {
+        // A turn that is late does not bring the next one near.
+        self.ends = now + TURN;
+        let before = self.counted.replace(count).unwrap_or(count);
+        let decision = self.controller.turn(&Turn {
+            now,
+            arrived: arrived(&before, &count),
+            sent: Bytes(count.sent_bytes.saturating_sub(before.sent_bytes)),
+            backlog: count.backlog,
+            trips: &self.trips,
+            segments: std::mem::take(&mut self.segments),
+            lost: std::mem::take(&mut self.lost),
+            other_is_held_back,
+        });
+        self.trips.clear();
+        decision
+    }
+
     /// What is to be said of `decision`: a rate that differs by a quarter from the one that was
     /// said last, and a path that became longer.
     fn event(&mut self, dev: &str, decision: &Decision, now: Nanos) -> Option<String> {

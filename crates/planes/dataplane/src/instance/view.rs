@@ -114,6 +114,7 @@ impl Instance {
             }),
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
             rate_set_bps,
+            follows: self.followed_line(id),
             instance_bytes: report.largest_cake.get(id).copied().flatten(),
             tx_rate_bps: self.rates.tx(id).bits_per_sec(),
             rx_rate_bps: self.rates.rx(id).bits_per_sec(),

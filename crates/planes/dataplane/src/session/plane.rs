@@ -11,7 +11,7 @@ use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::ways::Ways;
-use crate::worker_report::WorkerReport;
+use crate::worker_report::{RootCount, WorkerReport};
 use crate::workers::{Ended, Standstill};
 use narrows_bpf::{Asks, Hook, Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
@@ -102,6 +102,10 @@ impl Plane for Session {
         let reports = self.workers.reports().into_iter();
         let per_queue: Vec<_> = reports.map(|report| of_port(report).unwrap_or_default()).collect();
         self.installed[port].gather(&per_queue)
+    }
+
+    fn roots(&self, ports: &[PortId]) -> Vec<RootCount> {
+        self.workers.roots(ports)
     }
 
     fn board(&self, port: PortId) -> Option<&Awaited> {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -189,6 +189,8 @@ pub struct Contents {
     pub stopped: u64,
     /// The parts of limits that a fleet shares, since the [`Manifest`].
     pub shares: SharesState,
+    /// What limits that follow a line have found, by the name that the policy has for their port.
+    pub lines: BTreeMap<String, LineState>,
     /// All counters so far, of each port.
     pub counted: PerPort<PortCounted>,
     /// The latest events.
@@ -203,6 +205,15 @@ pub struct Contents {
     /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
+}
+
+/// What a limit that follows a line has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LineState {
+    /// The rate in force, in bits per second.
+    pub rate: u64,
+    /// The rate at which the line was full last, likewise.
+    pub full_at: Option<u64>,
 }
 
 /// What maps do not say of a program of the XDP plane.
@@ -351,6 +362,7 @@ mod tests {
         Contents {
             stopped: 9,
             shares: SharesState::example(),
+            lines: [("eth1".to_owned(), LineState { rate: 8, full_at: Some(9) })].into(),
             counted: vec![counted, PortCounted::default()].into(),
             events: vec!["joined".into()],
             spent: vec![[(1, 10)].into(), BTreeMap::new()].into(),

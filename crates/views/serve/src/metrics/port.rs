@@ -66,6 +66,7 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
             bypassed.add(&[("device", &port.name), ("reason", why)], count);
         }
     }
+    follows(text, now);
     front(text, now);
     balance(text, now);
     slow_path(text, now);
@@ -73,6 +74,27 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
     segments(text, now);
     losses(text, now);
     queues(text, now);
+}
+
+/// Only of ports whose rate follows a line.
+fn follows(text: &mut Exposition, now: &Snapshot) {
+    let lines = || now.ports.iter().filter_map(|port| Some((port, port.follows.as_ref()?)));
+    if lines().next().is_none() {
+        return;
+    }
+    let what = "The rate of a limit that follows a line, and its bounds.";
+    let mut rates = text.gauge("narrows_port_line_bytes_per_second", what);
+    for (port, line) in lines() {
+        let figures = [("least", line.least_bps), ("now", line.rate_bps), ("most", line.most_bps)];
+        for (which, bps) in figures {
+            rates.add(&[("device", &port.name), ("rate", which)], bps as f64 / 8.0);
+        }
+    }
+    let what = "Why a limit that follows a line has its rate: 1 for what set it last.";
+    let mut reasons = text.gauge("narrows_port_line_reason", what);
+    for (port, line) in lines() {
+        reasons.add(&[("device", &port.name), ("reason", &line.reason)], 1_u64);
+    }
 }
 
 /// Only of ports with a user's own program.
