@@ -218,8 +218,9 @@ fn below(site: &Option<String>) -> String {
 }
 
 fn capacity(capacity: [Option<Rate>; 2]) -> String {
-    let one =
-        |rate: Option<Rate>| rate.map_or_else(|| "as above it".to_owned(), |it| it.to_string());
+    let one = |rate: Option<Rate>| {
+        rate.map_or_else(|| "no limit of its own".to_owned(), |it| it.to_string())
+    };
     match capacity {
         [Some(down), Some(up)] => rate_pair([down, up]),
         [None, None] => one(None),

@@ -140,6 +140,8 @@ fn invalid_files_are_refused_with_a_reason() {
     assert!(matches!(no(""), ImportError::Nothing(_)));
     let header = DEVICES.lines().nth(1).unwrap();
     assert!(matches!(no(&format!("{header}\n")), ImportError::Nothing(_)));
+    let marked = "\u{feff}{}".as_bytes();
+    assert!(libreqos::import(DEVICES.as_bytes(), Some(marked), &options()).is_ok());
     let network = libreqos::import(DEVICES.as_bytes(), Some(b"[1"), &options()).unwrap_err();
     assert!(network.to_string().starts_with("network.json: "), "{network}");
 }

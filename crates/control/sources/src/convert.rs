@@ -1,5 +1,6 @@
 //! Records and a mapping become a directory.
 
+mod columns;
 mod lookup;
 mod value;
 
@@ -33,8 +34,10 @@ pub struct Converted {
 /// Applies `mapping` to the records of `lists`.
 ///
 /// # Errors
-/// If a list is missing, or there are more than 1,000,000 sites or subscribers.
+/// If a list is missing, a table lacks a column that the mapping names, or there are more than
+/// 1,000,000 sites or subscribers.
 pub fn convert(mapping: &Mapping, lists: &Lists) -> Result<Converted, SourceError> {
+    columns::check(mapping, lists)?;
     let mut builder = Builder {
         mapping,
         lookups: Lookups::new(mapping, lists)?,
@@ -143,7 +146,9 @@ impl<'a> Builder<'a> {
         let condition = self.mapping.lists.get(&spec.list).and_then(|list| list.condition.as_ref());
         let mut places: HashMap<String, String> = HashMap::new();
         let mut taken: HashMap<Prefix, String> = HashMap::new();
+        let mut is_any = false;
         for (index, record) in list.select(&[condition, spec.condition.as_ref()]) {
+            is_any = true;
             let Some((id, place)) = self.identity(list, index, record, &spec.id, "subscriber")
             else {
                 continue;
@@ -190,6 +195,15 @@ impl<'a> Builder<'a> {
             let subscriber = Subscriber { name, site, plan, addresses, labels };
             self.directory.subscribers.insert(id, subscriber);
             check_count(self.directory.subscribers.len(), "subscribers")?;
+        }
+        let has_condition = condition.is_some() || spec.condition.is_some();
+        if has_condition && !is_any && !list.is_empty() {
+            let what = match list.len() {
+                1 => "its only record does not fulfil \"where\"".to_owned(),
+                count => format!("none of its {count} records fulfils \"where\""),
+            };
+            let what = format!("{what}: compare that with the data; upper and lower case differ");
+            self.faults.add(list.title(), what);
         }
         Ok(())
     }

@@ -79,10 +79,10 @@ pub fn read(
         records.push(Value::Object(Map::from_iter(members)));
         lines.push(line);
     }
-    if columns.is_none() {
+    let Some(columns) = columns else {
         return Err(bad(1, "it is empty: its first line names the columns"));
-    }
-    List::of_lines(title, records, lines)
+    };
+    List::of_lines(title, columns, records, lines)
 }
 
 #[cfg(test)]

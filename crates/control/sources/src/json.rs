@@ -15,6 +15,8 @@ pub fn read(
     faults: &mut Faults,
 ) -> Result<List, SourceError> {
     let bad = |why: String| SourceError::Format(title.to_owned(), why);
+    // RFC 8259, section 8.1: a reader may ignore the mark with which some programs begin a file.
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let document = serde_json::from_slice(text).map_err(|error| bad(error.to_string()))?;
     let records = select(document, records).map_err(bad)?;
     List::counted(title, records, faults)
@@ -74,6 +76,7 @@ mod tests {
             Ok(2)
         );
         assert_eq!(count("[]", Some("$.*")), Ok(0));
+        assert_eq!(count("\u{feff}[{}]", None), Ok(1), "some programs begin a file with a mark");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct List {
     records: Value,
     /// The line of each record; none where records are counted.
     lines: Option<Vec<u64>>,
+    /// All members that a record can have; none where that is not known.
+    columns: Option<Vec<String>>,
 }
 
 impl List {
@@ -61,20 +63,31 @@ impl List {
                 faults.add(place, "it is no object: it is left out");
             }
         }
-        Ok(Self { title: title.to_owned(), records: Value::Array(records), lines: None })
+        Ok(Self {
+            title: title.to_owned(),
+            records: Value::Array(records),
+            lines: None,
+            columns: None,
+        })
     }
 
-    /// A list of objects, each from a line of a file.
+    /// A list of objects, each from a line of a table with these `columns`.
     ///
     /// # Errors
     /// If there are more than 2,000,000.
     pub(crate) fn of_lines(
         title: &str,
+        columns: Vec<String>,
         records: Vec<Value>,
         lines: Vec<u64>,
     ) -> Result<Self, SourceError> {
         check_count(title, records.len())?;
-        Ok(Self { title: title.to_owned(), records: Value::Array(records), lines: Some(lines) })
+        Ok(Self {
+            title: title.to_owned(),
+            records: Value::Array(records),
+            lines: Some(lines),
+            columns: Some(columns),
+        })
     }
 
     /// How many records there are.
@@ -87,6 +100,16 @@ impl List {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().is_empty()
+    }
+
+    /// What messages call it.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The columns of a table.
+    pub(crate) fn columns(&self) -> Option<&[String]> {
+        self.columns.as_deref()
     }
 
     fn all(&self) -> &[Value] {

@@ -20,7 +20,7 @@ pub(crate) fn ports(host: &dyn Host) -> String {
 }
 
 /// Whether the kernel would accept the name, and a policy file can hold it.
-pub(crate) fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     (1..=DeviceName::LONGEST).contains(&name.len())
         && !matches!(name, "." | "..")
         && !name.contains(|letter: char| {

@@ -7,6 +7,9 @@ use std::borrow::Cow;
 /// Separators of words.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
+/// The byte order mark, as UTF-8 has it.
+const MARK: char = '\u{feff}';
+
 /// A line with its continuation lines.
 pub(crate) struct Line<'a> {
     /// Its text, without the comment.
@@ -18,7 +21,7 @@ pub(crate) struct Line<'a> {
 }
 
 /// The lines of a file without comments. A comment begins with `#` anywhere; a backslash at the
-/// very end of a line continues it.
+/// very end of a line continues it. The mark with which some editors begin a file is no text.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     Lines { text, at: 0, breaks: 0 }
 }
@@ -40,6 +43,9 @@ impl<'a> Iterator for Lines<'a> {
         let mut text = Cow::Borrowed("");
         let first = self.breaks + 1;
         let mut number = None;
+        if self.at == 0 && self.text.starts_with(MARK) {
+            self.at = MARK.len_utf8();
+        }
         while let Some(rest) = self.text.get(self.at..) {
             let (line, end) = match rest.find('\n') {
                 Some(end) => (&rest[..end], self.at + end + 1),
@@ -114,6 +120,14 @@ mod tests {
     fn quotes_keep_blanks_together() {
         assert_eq!(words("a 'b c'  \"d'\"e").unwrap(), ["a", "b c", "d'", "e"]);
         assert!(words("a 'b").unwrap_err().contains("'b"));
+    }
+
+    #[test]
+    fn the_mark_of_an_editor_is_no_part_of_the_first_word() {
+        assert_eq!(split("\u{feff}a b\r\nc"), [(1, say("a b")), (2, say("c"))]);
+        assert_eq!(split("\u{feff}# d\ne"), [(1, say("")), (2, say("e"))]);
+        assert_eq!(split("\u{feff}"), [(1, say(""))]);
+        assert_eq!(split("a \u{feff}b"), [(1, say("a \u{feff}b"))], "elsewhere it is text");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Delivers messages, in a thread of its own, one after another, each within a time.
+//! Delivers messages, in a thread of its own, one after another, each to all actions at once and
+//! within a time: who does not answer holds up the next message, and nobody else.
 //!
 //! A failure is logged once for each action until it works again, and nothing is sent twice: the
 //! state of all alarms can be asked for at any time.
@@ -42,8 +43,8 @@ impl Courier {
 fn work(actions: &[Action], messages: &Receiver<Message>) {
     let mut failed = vec![false; actions.len()];
     for message in messages {
-        for (action, failed) in actions.iter().zip(&mut failed) {
-            match deliver(action, &message, LIMIT) {
+        for (told, failed) in deliver_all(actions, &message, LIMIT).into_iter().zip(&mut failed) {
+            match told {
                 Ok(()) => *failed = false,
                 Err(error) if !*failed => {
                     *failed = true;
@@ -53,6 +54,21 @@ fn work(actions: &[Action], messages: &Receiver<Message>) {
             }
         }
     }
+}
+
+/// Delivers a message to all `actions` within `limit`, and gives what became of each.
+fn deliver_all(actions: &[Action], message: &Message, limit: Duration) -> Vec<Result<(), String>> {
+    thread::scope(|scope| {
+        let begin = |action| {
+            thread::Builder::new().spawn_scoped(scope, move || deliver(action, message, limit))
+        };
+        let begun: Vec<_> = actions.iter().map(begin).collect();
+        let end = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err("it ended in a panic".to_owned())),
+            Err(error) => Err(format!("no thread can be started: {error}")),
+        };
+        begun.into_iter().map(end).collect()
+    })
 }
 
 /// Delivers a message within `limit`.
@@ -172,6 +188,17 @@ mod tests {
         let slow = command(&["/bin/sh", "-c", "sleep 600 & sleep 600"]);
         let error = deliver(&slow, &message(), limit).unwrap_err();
         assert!(error.contains("was ended"), "{error}");
+    }
+
+    #[test]
+    fn who_does_not_answer_holds_up_nobody_else() {
+        let file = std::env::temp_dir().join(format!("nrw-told-{}", std::process::id()));
+        let path = file.to_str().unwrap();
+        // The first ends only once the second has been told.
+        let waits = command(&["/bin/sh", "-c", "until [ -e \"$0\" ]; do sleep 0.01; done", path]);
+        let told = deliver_all(&[waits, command(&["/bin/touch", path])], &message(), LIMIT);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(told, [Ok(()), Ok(())]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The file: a rule or an action a line.
 
 use crate::Rule;
+use crate::courier::SENDMAIL;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The most bytes of a file.
@@ -75,7 +77,8 @@ impl File {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, is larger than a megabyte, or a line is wrong.
+    /// If it cannot be read, is larger than a megabyte, a line is wrong, or a program that it names
+    /// cannot be run: else that is known when an alarm is not delivered.
     pub fn read(path: &std::path::Path) -> Result<Self, FileError> {
         let unreadable = |error| FileError::Unreadable(path.to_owned(), error);
         let mut text = Vec::new();
@@ -85,7 +88,7 @@ impl File {
         if text.len() as u64 > FILE_MAX {
             return Err(unreadable(io::Error::other("it has more than a megabyte")));
         }
-        Self::parse(&String::from_utf8_lossy(&text))
+        Self::parse_checked(&String::from_utf8_lossy(&text), has_program)
             .map_err(|mistakes| FileError::Mistakes { path: path.to_owned(), mistakes })
     }
 
@@ -94,9 +97,19 @@ impl File {
     /// # Errors
     /// Lists the lines that are wrong, at most 20.
     pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+        Self::parse_checked(text, |_| Ok(()))
+    }
+
+    /// The same, with actions that `check` does not refuse.
+    fn parse_checked(
+        text: &str,
+        check: impl Fn(&Action) -> Result<(), String>,
+    ) -> Result<Self, Vec<Mistake>> {
         let (mut file, mut mistakes) = (Self::default(), Vec::new());
+        // The mark with which some editors begin a file.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (line, text) in (1..).zip(text.lines()) {
-            if let Err(what) = file.add(text.trim()) {
+            if let Err(what) = file.add(text.trim(), &check) {
                 mistakes.push(Mistake {
                     line,
                     text: text.trim().chars().take(200).collect(),
@@ -110,7 +123,11 @@ impl File {
         if mistakes.is_empty() { Ok(file) } else { Err(mistakes) }
     }
 
-    fn add(&mut self, text: &str) -> Result<(), String> {
+    fn add(
+        &mut self,
+        text: &str,
+        check: impl Fn(&Action) -> Result<(), String>,
+    ) -> Result<(), String> {
         let words = shlex::split(text)
             .ok_or("a quotation mark has no end: close it, or write \\ before it")?;
         let Some((first, rest)) = words.split_first() else { return Ok(()) };
@@ -146,8 +163,26 @@ impl File {
         if self.actions.len() >= ACTIONS_MAX {
             return Err(format!("there are at most {ACTIONS_MAX} actions in a file"));
         }
+        check(&action)?;
         self.actions.push(action);
         Ok(())
+    }
+}
+
+/// Whether the program that `action` runs is there and may be run by somebody.
+fn has_program(action: &Action) -> Result<(), String> {
+    let (program, hint) = match action {
+        Action::Webhook(_) => return Ok(()),
+        Action::Mail(_) => (SENDMAIL, "install a package that has it, as msmtp-mta"),
+        Action::Command(words) => match words.first() {
+            Some(program) => (program.as_str(), "write the path of one"),
+            None => return Ok(()),
+        },
+    };
+    match std::fs::metadata(program) {
+        Ok(facts) if facts.is_file() && facts.permissions().mode() & 0o111 != 0 => Ok(()),
+        Ok(_) => Err(format!("{program} is no program that can be run: {hint}")),
+        Err(error) => Err(format!("there is no program {program} ({error}): {hint}")),
     }
 }
 
@@ -216,6 +251,30 @@ mod tests {
         assert!(mistake("webhook example.net").contains("write http://HOST/PATH"));
         assert!(mistake("mail -Xfile@x").contains("NAME@HOST"));
         assert!(mistake("command page").contains("/PATH/OF/PROGRAM"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_a_mistake_in_its_line() {
+        let path = std::env::temp_dir().join(format!("nrw-alarms-{}", std::process::id()));
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            File::read(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("port down\ncommand /bin/true x").unwrap().actions.len(), 1);
+        let missing = read("port down\ncommand /nonexistent/page").unwrap_err();
+        assert!(missing.contains("line 2: command /nonexistent/page"), "{missing}");
+        assert!(missing.contains("there is no program /nonexistent/page"), "{missing}");
+        for wrong in ["command /etc/passwd", "command /bin/"] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains("is no program that can be run: write the path"), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_an_editor_that_marks_its_files_is_read() {
+        let file = File::parse("\u{feff}port down\r\nwebhook http://127.0.0.1/\r\n").unwrap();
+        assert_eq!((file.rules.len(), file.actions.len()), (1, 1));
     }
 
     #[test]

@@ -224,14 +224,18 @@ fn condition<'a>(rest: &mut impl Iterator<Item = &'a str>) -> Result<Condition, 
         "delay" => match next("delay")? {
             "p50" => Metric::DelayP50,
             "p99" => Metric::DelayP99,
-            other => return Err(format!("\"{other}\" is not kept: write delay p50 or delay p99")),
+            other => {
+                return Err(format!(
+                    "\"{other}\" is no percentile that is kept: write delay p50 or delay p99"
+                ));
+            }
         },
         "round-trip" => match next("round-trip")? {
             "p50" => Metric::RoundTripP50,
             "p99" => Metric::RoundTripP99,
             other => {
                 return Err(format!(
-                    "\"{other}\" is not kept: write round-trip p50 or round-trip p99"
+                    "\"{other}\" is no percentile that is kept: write round-trip p50 or round-trip p99"
                 ));
             }
         },
@@ -243,7 +247,11 @@ fn condition<'a>(rest: &mut impl Iterator<Item = &'a str>) -> Result<Condition, 
     let above = match next(first)? {
         ">" => true,
         "<" => false,
-        other => return Err(format!("\"{other}\" compares nothing: write > or <")),
+        other => {
+            return Err(format!(
+                "\"{other}\" compares nothing: write > or <, with a space behind it"
+            ));
+        }
     };
     let word = next(if above { ">" } else { "<" })?;
     let limit = match metric {

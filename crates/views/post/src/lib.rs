@@ -26,9 +26,23 @@ pub enum PostError {
     /// There was no answer.
     #[error("{0} does not answer: {1}")]
     Failed(String, Box<ureq::Error>),
+    /// There was no whole answer in time.
+    #[error("{0} does not answer within {time} s", time = .1.as_secs_f32())]
+    Late(String, Duration),
     /// It was refused.
-    #[error("{0} answers {1}: {2}")]
+    #[error("{0} answers {1}{said}", said = answered(*.1, .2))]
     Refused(String, u16, String),
+}
+
+/// What an answer means for whoever wrote the URL, behind its status.
+fn answered(status: u16, said: &str) -> String {
+    match (status, said) {
+        (300..=399, _) => {
+            ", a redirect, which is not followed: write the URL that it leads to".to_owned()
+        }
+        (_, "") => String::new(),
+        (_, said) => format!(": {said}"),
+    }
 }
 
 /// Whether `url` can be posted to.
@@ -48,8 +62,12 @@ pub fn check(url: &str) -> Result<(), PostError> {
 /// secrets.
 pub fn shown(url: &str) -> String {
     let uri = url.parse::<http::Uri>().ok();
-    let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?)));
-    parts.map_or_else(|| "the URL".to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
+    let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?, uri.port())));
+    match parts {
+        Some((scheme, host, Some(port))) => format!("{scheme}://{host}:{port}"),
+        Some((scheme, host, None)) => format!("{scheme}://{host}"),
+        None => "the URL".to_owned(),
+    }
 }
 
 /// Posts `body` with `headers` to `url` within `limit`.
@@ -75,7 +93,10 @@ pub fn post(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let failed = |error| PostError::Failed(shown(url), Box::new(error));
+    let failed = |error| match error {
+        ureq::Error::Timeout(_) => PostError::Late(shown(url), limit),
+        error => PostError::Failed(shown(url), Box::new(error)),
+    };
     let mut answer = request.send(body).map_err(failed)?;
     let status = answer.status();
     if status.is_success() {
@@ -142,7 +163,8 @@ mod tests {
         let (url, server) = serve("HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nno!\n");
         let error = post(&url, &[], b"the body", LIMIT).unwrap_err().to_string();
         server.join().unwrap();
-        assert_eq!(error, "http://127.0.0.1 answers 403: no!");
+        let host = url.split_once("/hook").unwrap().0;
+        assert_eq!(error, format!("{host} answers 403: no!"));
     }
 
     #[test]
@@ -153,6 +175,7 @@ mod tests {
         let error = post(&url, &[], b"the body", LIMIT).unwrap_err();
         server.join().unwrap();
         assert!(matches!(error, PostError::Refused(_, 302, _)), "{error}");
+        assert!(error.to_string().contains("write the URL that it leads to"), "{error}");
     }
 
     #[test]
@@ -169,6 +192,7 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let error = post(&url, &[], b"the body", Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(error, PostError::Failed(..)), "{error}");
+        assert!(matches!(error, PostError::Late(..)), "{error}");
+        assert!(error.to_string().ends_with("does not answer within 0.05 s"), "{error}");
     }
 }

@@ -53,6 +53,8 @@ impl Network {
     }
 
     pub(super) fn read(json: &[u8], draft: &mut Draft) -> Result<Self, ImportError> {
+        // The mark with which some editors begin a file.
+        let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json);
         let Kept(value) = serde_json::from_slice(json)
             .map_err(|error| ImportError::format(FILE, error.to_string()))?;
         let Value::Object(top) = &value else {

@@ -43,6 +43,11 @@ impl Path {
         &self.text
     }
 
+    /// The name of the member, if it is one and no JSONPath.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.query.is_none().then_some(self.text.as_str())
+    }
+
     /// All values there.
     #[must_use]
     pub fn values<'v>(&self, record: &'v Value) -> Vec<&'v Value> {
