@@ -11,6 +11,8 @@
 //! (a thread). Then another packet has it. Ports and reasons are numbered in the order in which
 //! `narrows show` and the metrics list them, from 0 on.
 //!
+//! The macro's assembly is a `nop` that reads its operands; whatever they are, it is sound.
+//!
 //! Non-goals: the programs in the driver, which `bpftool` and `perf` see without probes.
 //!
 //! Source: SystemTap, "User-space probe implementation".
@@ -18,7 +20,6 @@
 /// `narrows:enqueue`: a packet of `bytes` is handed to the root qdisc of `port`, through which it
 /// is to leave. A filter that drops it has done so before.
 #[inline(always)]
-#[cfg_attr(not(miri), expect(unsafe_code))]
 pub fn enqueue(port: usize, packet: u32, bytes: u64) {
     #[cfg(not(miri))]
     probe::probe!(narrows, enqueue, port, packet, bytes);
@@ -29,7 +30,6 @@ pub fn enqueue(port: usize, packet: u32, bytes: u64) {
 /// `narrows:dequeue`: the root qdisc of `port` sends a packet of `bytes`, `delay_ns` after its
 /// arrival.
 #[inline(always)]
-#[cfg_attr(not(miri), expect(unsafe_code))]
 pub fn dequeue(port: usize, packet: u32, bytes: u32, delay_ns: u64) {
     #[cfg(not(miri))]
     probe::probe!(narrows, dequeue, port, packet, bytes, delay_ns);
@@ -39,7 +39,6 @@ pub fn dequeue(port: usize, packet: u32, bytes: u32, delay_ns: u64) {
 
 /// `narrows:drop`: a packet of `bytes` is dropped for this reason.
 #[inline(always)]
-#[cfg_attr(not(miri), expect(unsafe_code))]
 pub fn dropped(packet: u32, bytes: u64, reason: usize) {
     #[cfg(not(miri))]
     probe::probe!(narrows, drop, packet, bytes, reason);
