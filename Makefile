@@ -55,7 +55,7 @@ help:
 	@echo "make page-check     whether the page in assets/ is what its sources give"
 	@echo "make page-tests     the page in Chromium: what it shows, and whether everybody can read it (WCAG AA)"
 	@echo "make page-traffic   the page of an instance with real traffic, beside tc -s (root)"
-	@echo "make deb            build target/package/narrows_*.deb, narrows-cni_*.deb, narrows-fleet_*.deb and narrows-sync_*.deb, with cargo-deb, which it installs, and check them; ARCH=arm64 for ARM"
+	@echo "make deb            build target/package/narrows_*.deb and those of narrows-serve, narrows-cni, narrows-fleet and narrows-sync, with cargo-deb, which it installs, and check them and their sizes; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
 	@echo "make test-deb       install, start, upgrade under load and purge the package on Debian 12 and 13 (root)"
 	@echo "make sbom           list what the package is built from, as target/package/narrows.cdx.json"
@@ -199,7 +199,7 @@ tested: deps
 	@$(TESTED) --all-targets
 
 programs: deps
-	@$(TESTED) --bin narrows --bin narrows-fleet --bin narrows-sync --bin vmlab --test pages
+	@$(TESTED) --bin narrows --bin narrows-serve --bin narrows-fleet --bin narrows-sync --bin vmlab --test pages
 
 # With BUILT=1 they are there, and nobody waits for a neighbour's build to find that out.
 PROGRAMS := $(if $(BUILT),deps,programs)
@@ -273,7 +273,8 @@ fuzz-kept: deps
 
 # What explores: other inputs and other random cases each time. A failure says how to repeat it.
 explore: fuzz explore-properties explore-machine api-check page-tests
-explore-short: package-compiles fuzz-short explore-properties explore-machine api-check page-tests
+explore-short:
+	@.ci/explore
 
 # What a package has, compiled: without the lab's commands, which all other builds have.
 package-compiles: deps
@@ -301,7 +302,7 @@ loom: deps
 
 # Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps
-	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
+	$(CARGO) run --locked --release -p narrows-bench --no-default-features --bin instruction-count -- --check
 
 # Every figure of docs/reproduction.md, simulated: the same on every machine.
 # SCENARIOS='fair-wake fair-stall' renews theirs alone.
@@ -431,7 +432,7 @@ deb: deps
 	  echo "installing Debian packages: lintian"; \
 	  $(SUDO) apt-get install -y -qq --no-install-recommends lintian >/dev/null; }
 	lintian --fail-on error,warning --tag-display-limit 0 --allow-root \
-	  target/package/narrows{,-cni,-fleet,-sync}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
+	  target/package/narrows{,-serve,-cni,-fleet,-sync}_*_$(or $(ARCH),$(shell dpkg --print-architecture)).deb
 
 tarball: deps
 	@CARGO="$(CARGO)" PROFILE=$(PROFILE) $(CROSS) dist/package tarball

@@ -277,3 +277,27 @@ fn completion_in_bash_knows_tc_s_words_and_the_commands_own() {
     assert_eq!(complete("run --plan"), "--plane");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A literal of SQLite: how its files begin.
+const DATABASE: &[u8] = b"SQLite format 3";
+
+#[test]
+fn only_the_program_of_the_views_has_a_database() {
+    let has = |program: &str| {
+        fs::read(program).unwrap().windows(DATABASE.len()).any(|bytes| bytes == DATABASE)
+    };
+    assert!(has(env!("CARGO_BIN_EXE_narrows-serve")));
+    assert!(!has(env!("CARGO_BIN_EXE_narrows")), "a small box has no room for it: docs/install.md");
+}
+
+#[test]
+fn the_views_are_asked_for_and_explained_by_narrows_itself() {
+    let text = |arguments: &[&str]| {
+        let output = narrows(arguments);
+        text(&[output.stdout, output.stderr].concat())
+    };
+    assert!(text(&["serve", "--help"]).contains("--write-tokens"));
+    assert!(text(&["history", "worst", "--help"]).contains("--kind"));
+    let unknown = text(&["history", "--file", "/nonexistent/history.sqlite", "list"]);
+    assert!(unknown.contains("narrows serve --history FILE"), "from the other program: {unknown}");
+}

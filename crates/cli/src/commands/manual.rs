@@ -47,6 +47,10 @@ mod tests {
             assert!(text.contains("SH EXAMPLES"), "{name} shows no example");
             assert!(text.contains(&format!("narrows {name}")), "{name}");
         }
+        for name in EXTRAS.elsewhere {
+            let page = folder.join(format!("share/man/man8/narrows-{name}.8"));
+            assert!(!page.exists(), "the package narrows-{name} has {}, too", page.display());
+        }
         for file in ["bash-completion/completions/narrows", "zsh/vendor-completions/_narrows"] {
             let text = fs::read_to_string(folder.join("share").join(file)).unwrap();
             assert!(text.contains("reconfigure"), "{file}");

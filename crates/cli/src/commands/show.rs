@@ -1,13 +1,13 @@
 //! `narrows show`.
 
 use crate::output;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use narrows_control::Client;
-use narrows_views::names;
 use narrows_snapshot::Snapshot;
+use narrows_views::names;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Show ports, queues, rates, drops by reason and workers of the running instances.

@@ -68,8 +68,8 @@ impl Manual {
         let see: Vec<String> =
             shown.iter().map(|one| format!("{name}-{}", one.get_name())).collect();
         write(&pages.join(format!("{name}.{SECTION}")), &page(&built, &name, &see, extras)?)?;
-        let own = shown.iter().zip(&see)
-            .filter(|(one, _)| !extras.elsewhere.contains(&one.get_name()));
+        let own =
+            shown.iter().zip(&see).filter(|(one, _)| !extras.elsewhere.contains(&one.get_name()));
         for (command, title) in own {
             write_pages(&pages, command, title, &name, extras)?;
         }

@@ -11,6 +11,7 @@
 //!
 //! *Non-goals.* Authentication (Access-Request), accounting of bytes for bills, a DHCP server.
 
+mod config_file;
 mod duration;
 mod hardware;
 pub mod leases;

@@ -17,13 +17,16 @@
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 
+#[cfg(feature = "kernel")]
 pub mod balance;
 pub mod cake;
 pub mod callgrind;
 pub mod classify;
 pub mod coordination;
 pub mod heaviest;
+#[cfg(feature = "kernel")]
 pub mod look_up;
+#[cfg(feature = "kernel")]
 pub mod policy;
 mod processor;
 pub mod qdisc;
@@ -31,6 +34,7 @@ pub mod round_trips;
 pub mod structure;
 pub mod tree;
 pub mod wheels;
+#[cfg(feature = "kernel")]
 pub mod xdp;
 mod zipf;
 

@@ -26,7 +26,12 @@ const ANSWER: Duration = Duration::from_secs(30);
   narrows history export --remote-write http://127.0.0.1:9090/api/v1/write --last 1h")]
 pub struct History {
     /// The file.
-    #[arg(long, global = true, value_name = "FILE", default_value = "/var/lib/narrows/history.db")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "/var/lib/narrows/history.sqlite"
+    )]
     file: PathBuf,
 
     #[command(subcommand)]

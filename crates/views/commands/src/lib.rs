@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![expect(missing_docs, reason = "an option's documentation is its help")]
 
+mod former_name;
 mod history;
 mod serve;
 

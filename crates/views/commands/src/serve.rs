@@ -1,5 +1,6 @@
 //! `narrows serve`.
 
+use crate::former_name;
 use anyhow::Context as _;
 use clap::Args;
 use narrows_control::NamesFile;
@@ -33,7 +34,7 @@ use std::time::Duration;
   narrows serve
   narrows serve --listen 192.0.2.1:9466 --credentials /etc/narrows/serve.credentials
   narrows serve --write-tokens /etc/narrows/api.tokens
-  narrows serve --history /var/lib/narrows/history.db --alarms /etc/narrows/alarms")]
+  narrows serve --history /var/lib/narrows/history.sqlite --alarms /etc/narrows/alarms")]
 pub struct Serve {
     /// Where to listen. An address that is not loopback needs --credentials.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9466")]
@@ -93,6 +94,9 @@ pub struct Serve {
 
 impl Serve {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        if let Some(file) = &self.history {
+            former_name::adopt(file)?;
+        }
         let credentials = self.credentials.as_deref().map(Credentials::read).transpose()?;
         let options = Options {
             listen: self.listen,

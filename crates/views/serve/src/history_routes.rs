@@ -278,7 +278,7 @@ mod tests {
             classes_max: 10,
             names: NamesFile::open(None).unwrap(),
             api: None,
-            history: history.then(|| files.0.join("history.db")),
+            history: history.then(|| files.0.join("history.sqlite")),
             history_max: 100,
             alarms,
         };

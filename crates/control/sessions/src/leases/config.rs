@@ -1,14 +1,12 @@
 //! The configuration: which servers, and whose a lease is.
 
 use super::Field;
-use crate::duration;
+use crate::{config_file, duration};
 use narrows_units::Nanos;
 use serde::Deserialize;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// More than any configuration needs.
-const FILE_MAX: u64 = 1 << 20;
 const SERVERS_MAX: usize = 64;
 const RULES_MAX: usize = 64;
 /// How often a control socket is asked, without another word.
@@ -66,7 +64,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// It is too long.
-    #[error("a configuration has at most {} KiB", FILE_MAX >> 10)]
+    #[error("a configuration has at most {} KiB", config_file::LENGTH_MAX >> 10)]
     TooLong,
     /// It is not TOML, or a key is missing, unknown or of another type.
     #[error("{0}")]
@@ -108,9 +106,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        let mut text = String::new();
-        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        Self::parse(&text)
+        Self::parse(&config_file::text(file).map_err(unreadable)?)
     }
 
     /// The configuration in `text`.
@@ -118,7 +114,7 @@ impl Config {
     /// # Errors
     /// If it is none.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        if text.len() as u64 > FILE_MAX {
+        if config_file::is_too_long(text) {
             return Err(ConfigError::TooLong);
         }
         let file: File = toml::from_str(text)?;

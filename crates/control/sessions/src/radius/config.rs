@@ -6,19 +6,17 @@ use super::attribute::{
 };
 use super::packet::Type;
 use super::rates::{DOWN, UP};
-use crate::{duration, prefix};
+use crate::{config_file, duration, prefix};
 use narrows_directory::{Plan, Prefix, Queueing};
 use narrows_tc::number;
 use narrows_units::{Nanos, Rate};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
-use std::io::{self, Read as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// More than any configuration needs.
-const FILE_MAX: u64 = 1 << 20;
 /// The permissions that nobody but the owner may have.
 const OTHERS: u32 = 0o077;
 const CLIENTS_MAX: usize = 1_000;
@@ -164,7 +162,7 @@ pub enum ConfigError {
     #[error("others may read {}, which has secrets: chmod 600 {}", .0.display(), .0.display())]
     Open(PathBuf),
     /// It is too long.
-    #[error("a configuration has at most {} KiB", FILE_MAX >> 10)]
+    #[error("a configuration has at most {} KiB", config_file::LENGTH_MAX >> 10)]
     TooLong,
     /// It is not TOML, or a key is missing, unknown or of another type.
     #[error("{0}")]
@@ -295,9 +293,7 @@ impl Config {
         if file.metadata().map_err(unreadable)?.permissions().mode() & OTHERS != 0 {
             return Err(ConfigError::Open(path.to_owned()));
         }
-        let mut text = String::new();
-        file.take(FILE_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        Self::parse(&text)
+        Self::parse(&config_file::text(file).map_err(unreadable)?)
     }
 
     /// The configuration in `text`.
@@ -305,7 +301,7 @@ impl Config {
     /// # Errors
     /// If it is none.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        if text.len() as u64 > FILE_MAX {
+        if config_file::is_too_long(text) {
             return Err(ConfigError::TooLong);
         }
         let file: File = toml::from_str(text)?;
