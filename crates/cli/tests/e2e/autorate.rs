@@ -193,20 +193,20 @@ fn reflectors_are_asked_while_nothing_passes_and_only_then() {
 fn another_process_goes_on_with_the_rate_that_was_found() {
     let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
-    let mut row = row(&bed);
-    set(&bed, "qdisc add dev near root cake bandwidth 15mbit autorate 2mbit 40mbit");
-    set(&bed, "qdisc change dev port-b root netem delay 10ms rate 8mbit limit 1000");
+    let words = ["run", "--fail-closed", "--ports", "port-a,port-b", "--round-trips"];
+    let mut instance = Instance::start_command(&bed, Path::new(NARROWS), &words).unwrap();
+    set(&bed, "qdisc add dev port-b root cake bandwidth 5mbit autorate 2mbit 40mbit");
     let [client, server] = bed.ends();
     let load = load(client, server);
-    comes_to(&bed, "near", 5.0..9.0);
+    comes_to(&bed, "port-b", 30.0..41.0);
     load.stop().unwrap();
     // Without load the rate holds.
-    let before = in_force(&bed, "near");
-    row[0].upgrade().unwrap();
-    let now = show(&bed, "near");
-    let port = port_in(&now, "near");
+    let before = in_force(&bed, "port-b");
+    instance.upgrade().unwrap();
+    let now = show(&bed, "port-b");
+    let port = port_in(&now, "port-b");
     let after = port["rate_set_bps"].as_f64().unwrap() / 1e6;
-    assert!((after / before - 1.0).abs() < 0.2, "{before} and then {after} Mbit/s");
+    assert!((after / before - 1.0).abs() < 0.3, "{before} and then {after} Mbit/s");
     assert_eq!(port["follows"]["most_bps"], 40_000_000, "{port}");
     assert!(port["follows"]["reason"].is_string(), "{port}");
 }

@@ -114,13 +114,8 @@ fn all_kinds_of_scenarios_are_listed_together() {
         assert!(!matches!(experiment, Experiment::Shaper(_)), "{name}");
         assert!(!experiment.about().title.is_empty(), "{name}");
         // Other costs, and lines that change by a rule, are questions of ours.
-        let is_ours = [
-            "line-costs",
-            "autorate-halves",
-            "autorate-many",
-            "autorate-one",
-            "autorate-quarter",
-        ];
+        let is_ours =
+            ["line-costs", "autorate-halves", "autorate-many", "autorate-one", "autorate-quarter"];
         let of_a_paper = !is_ours.iter().any(|ours| name.ends_with(ours));
         assert_eq!(experiment.about().source.is_some(), of_a_paper, "{name}");
     }

@@ -2,8 +2,8 @@
 
 use narrows_serve::{Sample, exposition};
 use narrows_snapshot::{
-    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrip, RoundTrips, SlowPath,
-    Snapshot, Worker,
+    Class, Conservation, Delays, LineFigures, Losses, Port, Qdisc, Queue, RoundTrip, RoundTrips,
+    SlowPath, Snapshot, Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
@@ -180,6 +180,29 @@ fn classes_and_tins_that_have_sent_have_histograms() {
     );
     let classes = text.lines().filter(|line| line.starts_with("narrows_class_delay_seconds_count"));
     assert_eq!(classes.count(), 1, "the others have sent nothing");
+}
+
+#[test]
+fn a_limit_that_follows_a_line_has_its_bounds_its_rate_and_its_reason() {
+    assert!(!metrics(Some(instance(1)), MAX).contains("narrows_port_line"));
+    let mut now = instance(1);
+    now.ports[0].follows = Some(LineFigures {
+        least_bps: 2_000_000,
+        most_bps: 40_000_000,
+        rate_bps: 9_600_000,
+        reason: "drained".into(),
+    });
+    let rate =
+        |which| format!(r#"narrows_port_line_bytes_per_second{{device="eth1",rate="{which}"}}"#);
+    assert_has(
+        &metrics(Some(now), MAX),
+        &[
+            &format!("{} 250000", rate("least")),
+            &format!("{} 1200000", rate("now")),
+            &format!("{} 5000000", rate("most")),
+            r#"narrows_port_line_reason{device="eth1",reason="drained"} 1"#,
+        ],
+    );
 }
 
 #[test]

@@ -412,7 +412,7 @@ mod tests {
     fn a_change_of_the_state_raises_the_format() {
         let expected = concat!(
             r#"{"stopped":9,"shares":{"deadline":5,"held":"Loans","parts":[["site",{"lent":8,"#,
-            r#""borrowed":0,"unset_since":null,"at_floor":false}]]},"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
+            r#""borrowed":0,"unset_since":null,"at_floor":false}]]},"lines":{"eth1":{"rate":8,"full_at":9}},"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"slow_path":[5,300,6,360],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
@@ -437,6 +437,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 13));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 14));
     }
 }
