@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         if let Some(code) = output::nobody_reads(&error) {
             return ExitCode::from(code);
         }
-        output::complain(explain(&error));
+        output::complain(narrows_control::explained(error.as_ref()));
         ExitCode::FAILURE
     })
 }
@@ -131,28 +131,9 @@ fn abort_at_a_panic() {
     }));
 }
 
-/// An error with its causes, without repetitions: some messages contain their cause already.
-fn explain(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cause_is_said_once() {
-        let cause = std::io::Error::other("no space");
-        let error = anyhow::Error::new(cause).context("cannot write: no space; free some");
-        assert_eq!(explain(&error), "cannot write: no space; free some");
-        assert_eq!(explain(&error.context("policy")), "policy: cannot write: no space; free some");
-    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -74,3 +74,40 @@ pub enum ControlError {
         source: io::Error,
     },
 }
+
+/// What a program says of an error: its message with its causes, each once. Many messages contain
+/// their cause already, where it reads best.
+#[must_use]
+pub fn explained(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Trial {
+        #[error("cannot write: {0}; free some")]
+        Within(#[source] io::Error),
+        #[error("the policy")]
+        Behind(#[source] Box<Trial>),
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = Trial::Within(io::Error::other("no space"));
+        assert_eq!(explained(&error), "cannot write: no space; free some");
+        let error = Trial::Behind(Box::new(error));
+        assert_eq!(explained(&error), "the policy: cannot write: no space; free some");
+    }
+}

@@ -34,7 +34,7 @@ mod upgrade;
 pub mod place;
 
 pub use client::Client;
-pub use error::ControlError;
+pub use error::{ControlError, explained};
 pub use inbox::{BATCH_MAX, Inbox, LINE_MAX, Received};
 pub use names::NamesFile;
 pub use release::while_let_go;

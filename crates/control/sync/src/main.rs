@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         }
     };
     result.unwrap_or_else(|error| {
-        output::complain(format_args!("{error:#}"));
+        output::complain(narrows_control::explained(error.as_ref()));
         ExitCode::FAILURE
     })
 }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     };
     result.map_or_else(
         |error| {
-            output::complain(format_args!("{error:#}"));
+            output::complain(narrows_control::explained(error.as_ref()));
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,
