@@ -49,6 +49,21 @@ fn a_setup_without_a_terminal_names_the_options_that_it_needs() {
 }
 
 #[test]
+fn a_word_that_is_wrong_is_refused_with_what_to_type_instead() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["run", "eth1", "eth2"], "Usage: narrows run --ports A,B [OPTIONS]"),
+        (&["serve", "--listen", "9466"], "as 127.0.0.1:9466 or [::1]:9466"),
+        (&["serve", "--listen", "127.0.0.1:80000"], "a port from 0 to 65535"),
+        (&["import", "sqm", "--ports", "a b,c", "/dev/null"], "\"a b\" is no name of an interface"),
+    ];
+    for (words, hint) in cases {
+        let output = narrows(words);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(hint), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn a_dry_run_shows_doctor_and_policy_and_writes_nothing() {
     let folder = Folder::new("dry-run");
     let directory = folder.path("etc");

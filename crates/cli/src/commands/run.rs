@@ -53,6 +53,8 @@ use std::process::ExitCode;
   narrows run --port eth1 --front /etc/narrows/closed_ports.o
   narrows run --port eth1,eth2 --xdp native --state /var/lib/narrows/balancer")]
 #[command(verbatim_doc_comment)]
+#[command(override_usage = "narrows run --ports A,B [OPTIONS]
+       narrows run --port A [OPTIONS]")]
 pub struct Run {
     #[command(flatten)]
     joined: Joined,

@@ -69,6 +69,9 @@ struct PortStatus {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct InstanceStatus {
     state: String,
+    /// The state in words, with the age.
+    #[serde(skip)]
+    state_line: String,
     uptime_s: f64,
     /// What forwards when it is gone.
     fail: String,
@@ -110,6 +113,7 @@ impl InstanceStatus {
         });
         Self {
             state: now.state.clone(),
+            state_line: now.state_with(&span(now.uptime_s)),
             uptime_s: now.uptime_s,
             fail: now.fail.clone(),
             problems: problems(before, now),
@@ -122,10 +126,9 @@ impl InstanceStatus {
         let names: Vec<&str> = self.ports.iter().map(|port| port.port.as_str()).collect();
         writeln!(
             out,
-            "{}: {} for {}; if it ends: {}",
+            "{}: {}; if it ends: {}",
             line(&names.join(",")),
-            line(&self.state),
-            span(self.uptime_s),
+            self.state_line,
             line(&self.fail)
         )?;
         writeln!(
@@ -193,7 +196,9 @@ fn problems(before: &Snapshot, now: &Snapshot) -> Vec<Problem> {
         }
     }
     for port in now.ports.iter().filter(|port| port.no_carrier) {
-        add(format!("{} has no carrier: is the cable in?", port.name), None);
+        let up =
+            format!("ip link set dev {} up; if it is up, look at its cable", shell(&port.name));
+        add(format!("{} has no carrier: nothing leaves there", port.name), Some(&up));
     }
     for warning in &now.warnings {
         let (what, next) = match warning.split_once("; try: ") {
@@ -369,8 +374,11 @@ mod tests {
         assert_eq!(found[2].next.as_deref(), Some("ethtool -L eth1"));
         assert!(found[3].what.starts_with("1 packet in the last second"), "{found:?}");
         assert!(!screen(&running(), &now).contains("all is well"));
+        assert!(found[1].next.as_deref().unwrap().starts_with("ip link set dev eth2 up"));
         now.state = "waiting".to_owned();
         assert!(problems(&running(), &now)[0].what.ends_with("what passes is unshaped"));
+        let said = screen(&running(), &now);
+        assert!(said.starts_with("eth1,eth2: waiting, started 3 h 12 min ago; if it"), "{said}");
     }
 
     #[test]

@@ -58,13 +58,14 @@ pub fn end(result: anyhow::Result<ExitCode>) -> ExitCode {
         if let Some(code) = output::nobody_reads(&error) {
             return ExitCode::from(code);
         }
-        output::complain(explain(&error));
+        output::complain(explained(&error));
         ExitCode::FAILURE
     })
 }
 
-/// An error with its causes, without repetitions: some messages contain their cause already.
-fn explain(error: &anyhow::Error) -> String {
+/// What a program says of an error: its message with its causes, each once. Many messages contain
+/// their cause already, where it reads best.
+pub fn explained(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -82,7 +83,10 @@ mod tests {
     fn a_cause_is_said_once() {
         let cause = std::io::Error::other("no space");
         let error = anyhow::Error::new(cause).context("cannot write: no space; free some");
-        assert_eq!(explain(&error), "cannot write: no space; free some");
-        assert_eq!(explain(&error.context("policy")), "policy: cannot write: no space; free some");
+        assert_eq!(explained(&error), "cannot write: no space; free some");
+        assert_eq!(
+            explained(&error.context("policy")),
+            "policy: cannot write: no space; free some"
+        );
     }
 }

@@ -121,6 +121,15 @@ impl Snapshot {
         self.state == "running"
     }
 
+    /// Its state in words, with `age`: how long ago the process began, which is not how long it
+    /// waits.
+    pub fn state_with(&self, age: &str) -> String {
+        match self.is_running() {
+            true => format!("running for {age}"),
+            false => format!("{}, started {age} ago", narrows_escape::line(&self.state)),
+        }
+    }
+
     /// Whether packets are dropped when this process is gone (fail-closed).
     pub fn fails_closed(&self) -> bool {
         self.fail.starts_with("closed")

@@ -33,8 +33,8 @@ impl Snapshot {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        let (state, fail) = (line(&self.state), line(&self.fail));
-        write!(out, "narrows {state} for {:.0} s, fail-{fail}", self.uptime_s)?;
+        let state = self.state_with(&format!("{:.0} s", self.uptime_s));
+        write!(out, "narrows {state}, fail-{}", line(&self.fail))?;
         if let Some(keeper) = self.kept_by {
             write!(out, ", kept by process {keeper}")?;
         }
@@ -568,5 +568,14 @@ event: joined eth1 and eth2
         }
         let back: Snapshot = serde_json::from_str(&text).unwrap();
         assert_eq!(back.render(), show.render());
+    }
+
+    #[test]
+    fn an_instance_that_waits_is_not_said_to_have_waited_since_its_start() {
+        let mut now = Snapshot { state: "running".into(), uptime_s: 61.4, ..Snapshot::default() };
+        assert!(now.render().starts_with("narrows running for 61 s, fail-"));
+        now.state = "waiting".into();
+        now.waiting_for = Some("eth1".into());
+        assert!(now.render().starts_with("narrows waiting, started 61 s ago, fail-: eth1"));
     }
 }

@@ -13,6 +13,13 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// `127.0.0.1:9466`.
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "an address and a port from 0 to 65535, as 127.0.0.1:9466 or [::1]:9466".to_owned()
+    })
+}
+
 /// Serve a running instance over HTTP: metrics for Prometheus and a page for a browser.
 ///
 /// / is a page that works offline, with an hour of history; /api/snapshot and /api/history are its
@@ -38,6 +45,7 @@ use std::time::Duration;
 pub struct Serve {
     /// Where to listen. An address that is not loopback needs --credentials.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9466")]
+    #[arg(value_parser = socket_address)]
     listen: SocketAddr,
 
     /// A file whose first line is USER:PASSWORD, for HTTP basic authentication. Others must not be

@@ -210,6 +210,11 @@ where
         let said = "send JSON, with Content-Type: application/json";
         return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, said));
     }
+    let coding = request.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        let said = "send the body as it is, without Content-Encoding";
+        return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, said));
+    }
     let limit = if is_all { ALL_MAX } else { ONE_MAX };
     let collected = Box::pin(Limited::new(request.into_body(), limit).collect());
     match tokio::time::timeout(ARRIVING, collected).await {

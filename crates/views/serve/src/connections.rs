@@ -6,6 +6,10 @@
 //! whose last request is longest ago. A client that keeps a connection open between requests opens
 //! another when it needs to.
 //!
+//! A connection over which somebody with a token is writing is not closed: the write would be done
+//! and its client would not hear of it. Where all places are taken by these, a new connection
+//! waits; each write ends after a bounded time.
+//!
 //! Cost: a look at each place for a new connection while all are taken; none for a request.
 
 use std::net::IpAddr;
@@ -18,6 +22,8 @@ use tokio::sync::Notify;
 pub(crate) struct Connections {
     most: usize,
     open: Mutex<Vec<Arc<Connection>>>,
+    /// A place may be free.
+    freed: Arc<Notify>,
 }
 
 /// One of them.
@@ -27,10 +33,24 @@ pub(crate) struct Connection {
     pub(crate) address: IpAddr,
     state: Mutex<State>,
     close: Notify,
+    freed: Arc<Notify>,
+}
+
+/// A write over a connection, until it is answered.
+#[derive(Debug)]
+pub(crate) struct Writing<'a>(&'a Connection);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).writes = false;
+        self.0.freed.notify_one();
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct State {
+    /// Somebody with a token is writing.
+    writes: bool,
     /// Its last request had valid credentials.
     admitted: bool,
     /// When that was, or when it was opened.
@@ -40,7 +60,13 @@ struct State {
 impl Connection {
     /// A request came at `now`, with valid credentials or not.
     pub(crate) fn asked(&self, admitted: bool, now: Instant) {
-        *lock(&self.state) = State { admitted, last: now };
+        *lock(&self.state) = State { writes: false, admitted, last: now };
+    }
+
+    /// Begins a write with a valid token at `now`: the connection stays open until its end.
+    pub(crate) fn writes(&self, now: Instant) -> Writing<'_> {
+        *lock(&self.state) = State { writes: true, admitted: true, last: now };
+        Writing(self)
     }
 
     /// Whether its last request had valid credentials.
@@ -57,37 +83,55 @@ impl Connection {
 impl Connections {
     /// None, with places for `most`.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, open: Mutex::default() }
+        Self { most, open: Mutex::default(), freed: Arc::default() }
     }
 
-    /// Adds one from `address` at `now`, and tells another to go if there is no place.
-    pub(crate) fn open(&self, address: IpAddr, now: Instant) -> Arc<Connection> {
-        let state = Mutex::new(State { admitted: false, last: now });
-        let new = Arc::new(Connection { address, state, close: Notify::new() });
+    /// Adds one from `address`, and tells another to go if there is no place. Waits while all
+    /// others write.
+    pub(crate) async fn open(&self, address: IpAddr) -> Arc<Connection> {
+        loop {
+            if lock(&self.open).len() >= self.most {
+                // Many that come at once have asked already: who writes is known once all
+                // requests that are here have been read.
+                tokio::task::yield_now().await;
+            }
+            if let Some(new) = self.try_open(address, Instant::now()) {
+                return new;
+            }
+            self.freed.notified().await;
+        }
+    }
+
+    /// The same at `now`; none while all others write.
+    pub(crate) fn try_open(&self, address: IpAddr, now: Instant) -> Option<Arc<Connection>> {
+        let state = Mutex::new(State { writes: false, admitted: false, last: now });
+        let freed = Arc::clone(&self.freed);
+        let new = Arc::new(Connection { address, state, close: Notify::new(), freed });
         let mut open = lock(&self.open);
-        if open.len() >= self.most
-            && let Some(place) = least(&open)
-        {
+        if open.len() >= self.most {
+            let place = least(&open)?;
             open.swap_remove(place).close.notify_one();
         }
         open.push(Arc::clone(&new));
-        new
+        Some(new)
     }
 
     /// Removes one that has ended.
     pub(crate) fn end(&self, ended: &Arc<Connection>) {
         lock(&self.open).retain(|one| !Arc::ptr_eq(one, ended));
+        self.freed.notify_one();
     }
 }
 
-/// The place of the one that goes first.
+/// The place of the one that goes first; none if all write.
 fn least(open: &[Arc<Connection>]) -> Option<usize> {
     let of_address = |address| open.iter().filter(|one| one.address == address).count();
     let rank = |one: &Arc<Connection>| {
-        let State { admitted, last } = *lock(&one.state);
+        let State { admitted, last, .. } = *lock(&one.state);
         (admitted, std::cmp::Reverse(of_address(one.address)), last)
     };
-    (0..open.len()).min_by_key(|&place| rank(&open[place]))
+    let places = (0..open.len()).filter(|&place| !lock(&open[place].state).writes);
+    places.min_by_key(|&place| rank(&open[place]))
 }
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,11 +158,12 @@ mod tests {
         let connections = Connections::new(3);
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        let all: Vec<_> = (0..5).map(|second| connections.open(GUEST, at(second))).collect();
+        let all: Vec<_> =
+            (0..5).map(|second| connections.try_open(GUEST, at(second)).unwrap()).collect();
         let served: Vec<bool> = all.iter().map(|one| is_served(one)).collect();
         assert_eq!(served, [true, true, false, false, false]);
         connections.end(&all[3]);
-        let more = connections.open(GUEST, at(9));
+        let more = connections.try_open(GUEST, at(9)).unwrap();
         assert!(![&all[2], &all[4], &more].into_iter().any(|one| is_served(one)));
     }
 
@@ -126,15 +171,50 @@ mod tests {
     fn those_with_credentials_stay_and_an_address_with_many_pays() {
         let connections = Connections::new(4);
         let now = Instant::now();
-        let admitted = connections.open(OTHER, now);
+        let admitted = connections.try_open(OTHER, now).unwrap();
         admitted.asked(true, now);
-        let many: Vec<_> = (0..2).map(|_| connections.open(GUEST, now)).collect();
-        let single = connections.open(OTHER, now - Duration::from_secs(5));
+        let many: Vec<_> = (0..2).map(|_| connections.try_open(GUEST, now).unwrap()).collect();
+        let single = connections.try_open(OTHER, now - Duration::from_secs(5)).unwrap();
         // Two of each address; of the two without credentials the guest's requests count later.
         many.iter().for_each(|one| one.asked(false, now + Duration::from_secs(1)));
-        let more: Vec<_> = (0..3).map(|_| connections.open(GUEST, now)).collect();
+        let more: Vec<_> = (0..3).map(|_| connections.try_open(GUEST, now).unwrap()).collect();
         assert!(!is_served(&admitted));
         assert!(is_served(&single) || many.iter().any(|one| is_served(one)));
         assert!(!is_served(&more[2]), "the newest has its place");
+    }
+
+    #[test]
+    fn a_write_is_answered_before_its_connection_goes() {
+        let connections = Connections::new(2);
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let first = connections.try_open(GUEST, now).unwrap();
+        let second = connections.try_open(GUEST, now).unwrap();
+        let (write, other) = (first.writes(at(1)), second.writes(at(2)));
+        assert!(connections.try_open(GUEST, at(3)).is_none(), "both are writing");
+        drop(other);
+        let third = connections.try_open(GUEST, at(3)).unwrap();
+        assert!(is_served(&second) && !is_served(&first), "the one whose write has ended goes");
+        let other = third.writes(at(4));
+        connections.end(&first);
+        drop(write);
+        assert!(connections.try_open(GUEST, at(5)).is_some(), "an end makes room");
+        drop(other);
+    }
+
+    #[test]
+    fn a_new_connection_waits_for_the_end_of_a_write() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let connections = Connections::new(1);
+            let first = connections.open(GUEST).await;
+            let write = first.writes(Instant::now());
+            let end = async {
+                tokio::task::yield_now().await;
+                drop(write);
+            };
+            tokio::join!(connections.open(GUEST), end);
+        });
+        // Both have ended: nobody waits for ever.
     }
 }

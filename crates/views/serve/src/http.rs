@@ -90,7 +90,7 @@ pub(crate) fn serve_from(
             };
             let server = Arc::clone(&server);
             let connections = Arc::clone(&connections);
-            let connection = connections.open(from.ip(), Instant::now());
+            let connection = connections.open(from.ip()).await;
             tokio::spawn(async move {
                 let service = service_fn(|request: Request<_>| {
                     let answer = server.answer_or_api(request, &connection);
@@ -129,16 +129,22 @@ impl Server {
         let api = self.api.as_ref().filter(|_| request.uri().path().starts_with(api::PREFIX));
         let Some(api) = api else { return self.answer(&request, connection) };
         // A token of the API is as good as credentials.
-        let refusal = if api.scope(request.headers()).is_some() {
+        let mut write = None;
+        let refusal = if let Some(scope) = api.scope(request.headers()) {
             connection.asked(true, Instant::now());
+            if scope == api::Scope::Write {
+                write = Some(connection.writes(Instant::now()));
+            }
             None
         } else {
             self.refuse_foreign(&request).or_else(|| self.refuse(&request, connection))
         };
-        match refusal {
+        let answer = match refusal {
             Some(refusal) => refusal,
             None => Arc::clone(api).answer(request).await.map(Either::Left),
-        }
+        };
+        drop(write);
+        answer
     }
 
     /// The answer to `request`, which came over `connection`.
@@ -190,8 +196,9 @@ impl Server {
                 None => plain(
                     StatusCode::NOT_FOUND,
                     "not found; available: /, /metrics, /api/snapshot, /api/history?since=SECONDS, \
-                     /api/rows, /api/row?id=ID, /api/stream, /api/history/series, /api/history/subjects, /api/history/worst, /api/quality \
-                     and /api/alarms\n",
+                     /api/rows, /api/row?id=ID, /api/stream, /api/history/series, \
+                     /api/history/subjects, /api/history/worst, /api/quality, /api/alarms and \
+                     /api/v1/openapi.json\n",
                 ),
             },
         }
@@ -384,7 +391,7 @@ mod tests {
     }
 
     fn connection() -> Arc<Connection> {
-        Connections::new(1).open([192, 0, 2, 1].into(), Instant::now())
+        Connections::new(1).try_open([192, 0, 2, 1].into(), Instant::now()).unwrap()
     }
 
     fn ask(server: &Server, method: Method, path: &str) -> Answer {

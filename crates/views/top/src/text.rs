@@ -92,8 +92,8 @@ pub(crate) fn header(app: &App, look: Look, bars: usize) -> Vec<Line<'static>> {
 }
 
 fn state(now: &Snapshot, is_paused: bool, look: Look) -> Line<'static> {
-    let mut text =
-        format!("narrows {} for {}, fail-{}", now.state, duration(now.uptime_s), now.fail);
+    let state = now.state_with(&duration(now.uptime_s));
+    let mut text = format!("narrows {state}, fail-{}", now.fail);
     if let Some(reason) = &now.waiting_for {
         text.push_str(&format!(": {reason}"));
     }

@@ -22,10 +22,9 @@ pub(super) fn check(mapping: &Mapping, lists: &Lists) -> Result<(), SourceError>
             Some(sites) if is_of_sites => &sites.list,
             _ => &mapping.subscribers.list,
         };
-        let own = lists.get(name)?;
         let mut missing = None;
         for source in &field.0 {
-            match source_missing(source, own, lists)? {
+            match source_missing(source, name, lists)? {
                 None => missing = None,
                 Some(found) => missing = missing.or(Some(found)),
             }
@@ -34,23 +33,24 @@ pub(super) fn check(mapping: &Mapping, lists: &Lists) -> Result<(), SourceError>
                 break;
             }
         }
-        if let Some((list, column)) = missing {
-            return Err(refusal(list, column, &key, field));
+        if let Some((name, column)) = missing {
+            return Err(refusal((name, lists.get(name)?), column, &key, field));
         }
     }
     Ok(())
 }
 
-/// A column that `source` reads and its table does not have.
+/// A column that `source` of a record of the list `own` reads and its table does not have, with
+/// the name of that list.
 fn source_missing<'a>(
     source: &'a Source,
-    own: &'a List,
-    lists: &'a Lists,
-) -> Result<Option<(&'a List, &'a str)>, SourceError> {
+    own: &'a str,
+    lists: &Lists,
+) -> Result<Option<(&'a str, &'a str)>, SourceError> {
     if source.default.is_some() {
         return Ok(None);
     }
-    let read: Vec<(&List, &Path)> = match &source.origin {
+    let read: Vec<(&str, &Path)> = match &source.origin {
         Origin::Constant(_) => Vec::new(),
         Origin::Path(path) => vec![(own, path)],
         Origin::Text(pieces) => {
@@ -61,18 +61,20 @@ fn source_missing<'a>(
             paths.collect()
         }
         Origin::Lookup { list, key, with, path } => {
-            let other = lists.get(list)?;
-            vec![(own, with), (other, key), (other, path)]
+            vec![(own, with), (list, key), (list, path)]
         }
     };
-    let missing = read.into_iter().find_map(|(list, path)| {
-        let (name, columns) = (path.name()?, list.columns()?);
-        (!columns.iter().any(|column| column == name)).then_some((list, name))
-    });
-    Ok(missing)
+    for (list, path) in read {
+        if let (Some(name), Some(columns)) = (path.name(), lists.get(list)?.columns())
+            && !columns.iter().any(|column| column == name)
+        {
+            return Ok(Some((list, name)));
+        }
+    }
+    Ok(None)
 }
 
-fn refusal(list: &List, column: &str, key: &str, field: &Field) -> SourceError {
+fn refusal((name, list): (&str, &List), column: &str, key: &str, field: &Field) -> SourceError {
     let columns = list.columns().unwrap_or_default();
     let listed: Vec<String> = columns.iter().take(LISTED_MAX).map(|name| quoted(name)).collect();
     let more = if columns.len() > LISTED_MAX { ", …" } else { "" };
@@ -86,7 +88,8 @@ fn refusal(list: &List, column: &str, key: &str, field: &Field) -> SourceError {
         && let Some(delimiter) = [';', '\t', '|', ','].into_iter().find(|c| single.contains(*c))
     {
         why.push_str(&format!(
-            ", or say delimiter = {delimiter:?} in [lists.NAME], if that separates the columns"
+            ", or say delimiter = \"{}\" in [lists.{name}] of the mapping, if that separates them",
+            delimiter.escape_default()
         ));
     } else if field.0.len() == 1 && key != "subscribers.id" && key != "sites.id" {
         why.push_str(", or leave it out of the mapping");
@@ -124,9 +127,9 @@ mod tests {
     #[test]
     fn a_table_with_other_delimiters_says_how_to_name_them() {
         let error = checked(MAPPING, "No;Name;Plan;IP\n1;Ann;a;10.0.0.1\n").unwrap_err();
-        assert!(error.contains("delimiter = ';'"), "{error}");
+        assert!(error.contains("delimiter = \";\" in [lists.records]"), "{error}");
         let error = checked(MAPPING, "No\tName\tPlan\tIP\n").unwrap_err();
-        assert!(error.contains("delimiter = '\\t'"), "{error}");
+        assert!(error.contains("delimiter = \"\\t\" in"), "{error}");
     }
 
     #[test]

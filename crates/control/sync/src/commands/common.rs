@@ -19,6 +19,9 @@ pub const STORE: &str = "/var/lib/narrows/directory.sqlite";
 /// The exit status if something was left out.
 const INCOMPLETE: u8 = 3;
 
+/// The longest name of a source in bytes.
+const SOURCE_MAX: usize = 60;
+
 /// The shortest interval between two syncs.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 
@@ -77,7 +80,7 @@ pub struct SyncArgs {
 
     /// The name of the source in the store. Default: that of the command. Two that read different
     /// files need two names.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = source_name)]
     source: Option<String>,
 }
 
@@ -87,10 +90,34 @@ fn ports(text: &str) -> Result<Ports, String> {
             if internet == subscribers {
                 return Err(format!("{internet} was given twice; name two interfaces"));
             }
+            for name in [internet, subscribers] {
+                device_name(name)?;
+            }
             Ok(Ports { internet: internet.to_owned(), subscribers: subscribers.to_owned() })
         }
         _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
     }
+}
+
+/// A name that is written into commands and files: it may have no spaces.
+fn device_name(name: &str) -> Result<(), String> {
+    match narrows_tc::is_device_name(name) {
+        true => Ok(()),
+        false => Err(format!(
+            "{name:?} is no name of an interface: it has 1 to 15 bytes, and no spaces, slashes, \
+             colons, quotes or #; `ip -brief link` lists those there are"
+        )),
+    }
+}
+
+/// A name of a source.
+fn source_name(text: &str) -> Result<String, String> {
+    let is_name = (1..=SOURCE_MAX).contains(&text.len())
+        && text.trim() == text
+        && !text.contains(narrows_escape::is_hidden);
+    is_name.then(|| text.to_owned()).ok_or_else(|| {
+        format!("a name of 1 to {SOURCE_MAX} bytes, without spaces around it, as billing")
+    })
 }
 
 fn uplink(text: &str) -> Result<[Rate; 2], String> {
@@ -181,7 +208,7 @@ impl SyncArgs {
         };
         loop {
             if let Err(error) = self.once(&mut store, &mut applier, &name, source) {
-                log::error!("{error:#}");
+                log::error!("{}", narrows_program::explained(&error));
             }
             thread::sleep(every);
         }

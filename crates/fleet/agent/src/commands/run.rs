@@ -1,9 +1,8 @@
 //! `narrows-fleet run`.
 
-use anyhow::Context as _;
 use clap::Args;
 use narrows_fleet::agent::Agent;
-use narrows_fleet::config::{CONFIG, Config, check_files, seed};
+use narrows_fleet::config::{CONFIG, Config, ConfigError, check_files, seed};
 use narrows_fleet::engine::nats::Nats;
 use narrows_fleet::plane::Instance;
 use narrows_fleet::subjects::Subjects;
@@ -29,8 +28,12 @@ pub struct Run {
 
 impl Run {
     pub fn execute(self) -> anyhow::Result<()> {
-        let config = Config::read(&self.config)
-            .with_context(|| format!("{} is no configuration", self.config.display()))?;
+        let config = Config::read(&self.config).map_err(|error| match error {
+            // It names the file.
+            ConfigError::Unreadable { .. } => anyhow::Error::new(error),
+            error => anyhow::Error::new(error)
+                .context(format!("{} is no configuration", self.config.display())),
+        })?;
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().build()?.block_on(run(config))
     }

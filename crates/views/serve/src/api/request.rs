@@ -85,7 +85,12 @@ impl Route {
             method => method.clone(),
         };
         if !methods.contains(&method.as_str()) {
-            let said = format!("this takes {}", methods.join(", "));
+            let hint = match target {
+                // What most APIs take at a list to make something new.
+                Target::List(..) => "; to write one, PUT it at its identity below this path",
+                _ => "",
+            };
+            let said = format!("this takes {}{hint}", methods.join(", "));
             let mut refusal = Answer::error(StatusCode::METHOD_NOT_ALLOWED, &said);
             let allow = HeaderValue::from_str(&methods.join(", "));
             refusal.add(header::ALLOW, allow.unwrap_or(HeaderValue::from_static("GET")));

@@ -321,6 +321,14 @@ fn a_body_is_json_and_has_a_limit() {
     assert_eq!(ask("text/plain", b"{}".to_vec()), 415);
     assert_eq!(ask("application/json; charset=utf-8", b"{".to_vec()), 400);
     assert_eq!(ask("application/json", vec![b' '; ONE_MAX + 1]), 413);
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("content-encoding", "gzip"),
+    ];
+    let (status, _, said) = served.ask("PUT subscribers/1", &headers, "{}");
+    assert_eq!(status, 415);
+    assert!(said["error"].as_str().unwrap().contains("without Content-Encoding"), "{said}");
 }
 
 #[test]
@@ -331,7 +339,8 @@ fn a_path_or_method_that_is_not_there_is_answered_with_those_that_are() {
         assert_eq!(status, 404, "{path}");
         assert!(said["error"].as_str().unwrap().contains("/api/v1/subscribers/{id}"));
     }
-    let (status, headers, _) = served.ask("POST subscribers", &[], "");
+    let (status, headers, said) = served.ask("POST subscribers", &[], "");
+    assert!(said["error"].as_str().unwrap().contains("PUT it at its identity"), "{said}");
     assert_eq!((status, &headers[header::ALLOW]), (405, &HeaderValue::from_static("GET")));
     let (_, headers, _) = served.ask("PATCH sites/1", &[], "");
     assert_eq!(headers[header::ALLOW], "GET, PUT, DELETE");
