@@ -27,6 +27,7 @@ enum Command {
     Init(commands::init::Init),
     Show(commands::show::Show),
     Metrics(commands::metrics::Metrics),
+    Forget(commands::forget::Forget),
     #[command(hide = true)]
     Manual(commands::manual::Manual),
 }
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Init(init) => init.execute(),
         Command::Show(show) => show.execute(),
         Command::Metrics(metrics) => metrics.execute(),
+        Command::Forget(forget) => forget.execute(),
         Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
     };
     result.map_or_else(

@@ -12,9 +12,9 @@ pub use super::binary::StateError;
 use super::binary::read_u32;
 use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
-use crate::shares::SharesState;
 use narrows_balance::ServicesState;
 use narrows_forwarding::{PORTS_MAX, PerDevice, PerPort};
+use narrows_shares::SharesState;
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -324,7 +324,19 @@ mod tests {
     use super::super::spent::tests::class;
     use super::*;
     use narrows_coordination::Spent;
+    use narrows_policy::FleetName;
+    use narrows_shares::Shares;
+    use narrows_snapshot::{FleetOrder, FleetShare};
     use proptest::prelude::*;
+
+    /// Those of a box that lends.
+    fn shares() -> SharesState {
+        let mut shares = Shares::default();
+        shares.add(&FleetName::new("site").unwrap(), 1);
+        let lent = FleetShare { name: "site".into(), lent_bps: 8, borrowed_bps: 0 };
+        shares.order(&FleetOrder { shares: vec![lent], deadline_ns: 5, since: 0 }, 2);
+        shares.state()
+    }
 
     fn contents() -> Contents {
         let counted = PortCounted {
@@ -350,7 +362,7 @@ mod tests {
         queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
         Contents {
             stopped: 9,
-            shares: SharesState::example(),
+            shares: shares(),
             counted: vec![counted, PortCounted::default()].into(),
             events: vec!["joined".into()],
             spent: vec![[(1, 10)].into(), BTreeMap::new()].into(),
