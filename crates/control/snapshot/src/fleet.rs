@@ -89,6 +89,9 @@ pub struct SharedLimit {
     pub assured_bps: u64,
     /// A class's `prio`, 0 to 7; 0 for a qdisc.
     pub prio: u8,
+    /// Whether the box waits for its agent's word after a start, since others may use its share.
+    #[serde(default)]
+    pub rejoins: bool,
     /// Bytes sent by the qdisc or class, with all below it.
     pub sent_bytes: u64,
     /// Bytes queued there now.

@@ -65,6 +65,9 @@ pub struct Fleet {
     pub name: FleetName,
     /// What this box may use alone.
     pub safe: SafeShare,
+    /// Whether this box waits for its agent's word after a start, since others may have been given
+    /// its share while it was off.
+    pub rejoins: bool,
 }
 
 /// The part of a shared limit that a box may use alone. Those of all boxes add up to the limit at
@@ -145,6 +148,8 @@ pub struct FleetLimit {
     pub assured: Rate,
     /// A class's priority.
     pub prio: u8,
+    /// Whether this box waits for its agent's word after a start.
+    pub rejoins: bool,
 }
 
 impl Node {
@@ -214,6 +219,7 @@ impl PortPolicy {
                     safe: fleet.safe_share(limit),
                     assured: Rate::default(),
                     prio: 0,
+                    rejoins: fleet.rejoins,
                 })
             }
             FleetPlace::Class(class) => {
@@ -230,6 +236,7 @@ impl PortPolicy {
                     safe: fleet.safe_share(params.ceil),
                     assured: params.assured(),
                     prio: params.prio,
+                    rejoins: fleet.rejoins,
                 })
             }
         }

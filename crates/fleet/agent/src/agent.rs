@@ -4,6 +4,7 @@
 //! under way. While the data plane does not answer, nothing is published, and what was borrowed
 //! ends by itself.
 
+use crate::claims;
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Engine, Handed, Report};
@@ -11,8 +12,8 @@ use crate::journal::{Journal, Weight};
 use crate::metrics;
 use crate::plane::Plane;
 use crate::shown::{Shown, Traffic};
-use crate::view::{Question, Subject};
-use narrows_lending::{Agent as Core, Event, Member, Outgoing, Settings, SettingsError};
+use crate::view::{DONE, Question, Subject};
+use narrows_lending::{Agent as Core, Claim, Event, Member, Outgoing, Settings, SettingsError};
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -75,6 +76,11 @@ impl<P: Plane, E: Engine> Agent<P, E> {
         })
     }
 
+    /// Goes on with the claims that an earlier agent of this box saved.
+    pub fn restore(&mut self, claims: Vec<Claim>) {
+        self.core.restore(claims);
+    }
+
     /// Works until `stop`.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
@@ -94,12 +100,26 @@ impl<P: Plane, E: Engine> Agent<P, E> {
                     self.say_if_alone();
                 }
             }
+            self.save_claims();
             self.say_events();
+        }
+    }
+
+    /// Saves what is claimed, if it changed. As long as that fails, nothing follows from the change.
+    fn save_claims(&mut self) {
+        let Some(claims) = self.core.unsaved() else { return };
+        match claims::write(&self.config.claims, &claims) {
+            Ok(()) => self.core.saved(),
+            Err(error) => {
+                let note = format!("who is off is not known to others before it is saved: {error}");
+                self.note(Weight::Trouble, note);
+            }
         }
     }
 
     async fn turn(&mut self) {
         let order = self.core.order(clock::now_ns());
+        self.save_claims();
         match self.plane.ask(order).await {
             Ok(facts) => {
                 self.traffic.turns += 1;
@@ -174,7 +194,9 @@ impl<P: Plane, E: Engine> Agent<P, E> {
     fn say_events(&mut self) {
         for event in self.core.events() {
             let weight = match event {
-                Event::Heard(_) | Event::Restarted(_) => Weight::Usual,
+                Event::Heard(_) | Event::Restarted(_) | Event::Returned(_) | Event::Cleared => {
+                    Weight::Usual
+                }
                 _ => Weight::Trouble,
             };
             self.note(weight, event.to_string());
@@ -185,12 +207,15 @@ impl<P: Plane, E: Engine> Agent<P, E> {
         self.journal.note(clock::now_ns(), weight, what);
     }
 
-    fn answer(&self, question: Question) {
-        let shown = self.shown();
+    fn answer(&mut self, question: Question) {
         let text = match question.subject {
             // Nothing in it fails to be JSON.
-            Subject::Show => serde_json::to_string(&shown).map(|json| json + "\n"),
-            Subject::Metrics => Ok(metrics::exposition(&shown)),
+            Subject::Show => serde_json::to_string(&self.shown()).map(|json| json + "\n"),
+            Subject::Metrics => Ok(metrics::exposition(&self.shown())),
+            Subject::Forget(boxes) => Ok(match self.core.forget(clock::now_ns(), &boxes) {
+                Ok(()) => DONE.to_owned(),
+                Err(error) => format!("{error}\n"),
+            }),
         };
         // Who has asked may have lost interest.
         let _ = question.answer.send(text.unwrap_or_default());

@@ -1,5 +1,6 @@
 //! The subcommands, a module each.
 
+pub mod forget;
 pub mod init;
 pub mod metrics;
 pub mod run;

@@ -6,6 +6,7 @@
 //! ports = ["eth1", "eth2"]    # the instance's; only needed if several run here
 //! interval = "50ms"           # between two reports, 5ms to 125ms
 //! lease = "2s"                # of what is lent, at least 20 intervals, at most 2500ms
+//! claims = "fleet/claims.json"  # which boxes are off; /var/lib/narrows-fleet/edge.a.json
 //!
 //! [[member]]
 //! name = "a"
@@ -40,6 +41,8 @@ pub use secret::{SecretError, check_files, seed};
 
 /// Where it is, unless something else is said.
 pub const CONFIG: &str = "/etc/narrows/fleet.toml";
+/// The folder of what outlasts the agent, unless the configuration says something else.
+pub const STATE: &str = "/var/lib/narrows-fleet";
 /// The most members of a fleet.
 pub const MEMBERS_MAX: usize = 1_000;
 /// The most servers.
@@ -72,6 +75,8 @@ pub struct Config {
     pub lease: Nanos,
     /// Where it answers `narrows-fleet show`; none: beside the instance's socket.
     pub view: Option<PathBuf>,
+    /// The file in which it saves which boxes are off.
+    pub claims: PathBuf,
     /// How it reaches the others.
     pub link: Link,
 }
@@ -144,6 +149,7 @@ struct File {
     interval: Option<String>,
     lease: Option<String>,
     view: Option<PathBuf>,
+    claims: Option<PathBuf>,
     #[serde(default)]
     member: Vec<MemberInFile>,
     engine: EngineInFile,
@@ -206,6 +212,9 @@ impl Config {
             );
             return Err(wrong("lease", why));
         }
+        // One for each agent, also where several run on a machine.
+        let usual = || Path::new(STATE).join(format!("{}.{}.json", file.fleet, file.me));
+        let claims = file.claims.map_or_else(usual, |path| folder.join(path));
         Ok(Self {
             fleet: file.fleet,
             me: file.me,
@@ -214,6 +223,7 @@ impl Config {
             interval,
             lease,
             view: file.view.map(|path| folder.join(path)),
+            claims,
             link: file.engine.understood(folder)?,
         })
     }

@@ -14,6 +14,7 @@
 //! policy, and messages travel over an engine that exists ([`engine`]).
 
 pub mod agent;
+pub mod claims;
 pub mod clock;
 pub mod config;
 pub mod engine;

@@ -26,6 +26,7 @@ enum Command {
     Init(commands::init::Init),
     Show(commands::show::Show),
     Metrics(commands::metrics::Metrics),
+    Forget(commands::forget::Forget),
     #[command(hide = true)]
     Manual(narrows_program::manual::Manual),
 }
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Init(init) => init.execute(),
         Command::Show(show) => show.execute(),
         Command::Metrics(metrics) => metrics.execute(),
+        Command::Forget(forget) => forget.execute(),
         Command::Manual(manual) => {
             manual.execute(<Cli as clap::CommandFactory>::command(), BESIDE).map(drop)
         }

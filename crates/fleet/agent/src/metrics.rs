@@ -16,7 +16,7 @@ pub const LIMITS_MAX: usize = 1_000;
 /// A metric of each limit: its name, what it is, and its value.
 type OfLimit = (&'static str, &'static str, fn(&LimitView) -> u64);
 
-const OF_LIMITS: [OfLimit; 6] = [
+const OF_LIMITS: [OfLimit; 7] = [
     ("limit", "The rate of all boxes together", |limit| limit.limit_bps),
     ("safe", "This box's safe share", |limit| limit.safe_bps),
     ("lent", "What others have of this box's safe share", |limit| {
@@ -24,6 +24,9 @@ const OF_LIMITS: [OfLimit; 6] = [
     }),
     ("borrowed", "What this box has of the safe shares of others", |limit| {
         limit.borrowed.iter().map(|part| part.bps).sum()
+    }),
+    ("claimed", "What this box has of the safe shares of boxes that are off", |limit| {
+        limit.claimed_bps
     }),
     ("in_force", "What this box enforces", |limit| limit.in_force_bps),
     ("sent", "What this box sends", |limit| limit.sent_bps),

@@ -55,8 +55,12 @@ pub struct Past {
 }
 
 impl Shown {
-    /// The boxes that are not heard.
+    /// The boxes that are not heard, and are not off as far as an operator said here.
     pub fn silent(&self) -> impl Iterator<Item = &str> {
-        self.view.boxes.iter().filter(|it| !it.is_heard).map(|it| it.name.as_str())
+        self.view
+            .boxes
+            .iter()
+            .filter(|it| !it.is_heard && it.off.is_none())
+            .map(|it| it.name.as_str())
     }
 }

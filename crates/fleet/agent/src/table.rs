@@ -66,8 +66,14 @@ impl Display for Text<'_> {
 fn boxes(boxes: &[BoxView], me: &str) -> Table {
     let mut table = table(["box", "heard", "lease left"]);
     for member in boxes {
+        let off = member.off.as_deref().map(|off| match off {
+            "waits" => "OFF, all others are asked about its share",
+            "claimed" => "OFF, its share is used",
+            _ => "BACK, its share is given back",
+        });
         let heard = match (member.heard_ms_ago, member.is_heard) {
             _ if member.name == me => "this box".to_owned(),
+            _ if off.is_some() => off.unwrap_or_default().to_owned(),
             (Some(ms), true) => format!("{} ago", time(ms)),
             (Some(ms), false) => format!("SILENT for {}", time(ms)),
             (None, _) => "NEVER".to_owned(),
@@ -89,13 +95,19 @@ fn write_limit(f: &mut fmt::Formatter<'_>, limit: &LimitView) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "  here ({} {}): safe share {}{}{}, in force {}, sent {}",
+        "  here ({} {}): safe share {}{}{}{}, in force {}{}, sent {}",
         line(&limit.port),
         line(&limit.at),
         rate(limit.safe_bps),
+        if limit.claimed_bps == 0 {
+            String::new()
+        } else {
+            format!(" + of boxes that are off {}", rate(limit.claimed_bps))
+        },
         parts(" - lent", "to", &limit.lent),
         parts(" + borrowed", "from", &limit.borrowed),
         rate(limit.in_force_bps),
+        if limit.is_held_back { " (WAITS since its start for all others' word)" } else { "" },
         rate(limit.sent_bps)
     )?;
     let mut table = table(["  box", "demand", "share", "in force", "sent"]);

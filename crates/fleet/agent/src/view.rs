@@ -1,10 +1,12 @@
 //! The agent's own socket, at which it says what it knows.
 //!
 //! A connection carries one word, `show` or `metrics`, and an answer until its end: a line of JSON,
-//! or Prometheus' text. The socket is its owner's; the peer is checked, too. It only reads.
+//! or Prometheus' text; or `forget` and names of boxes, and [`DONE`] or why not. The socket is its
+//! owner's; the peer is checked, too.
 //!
-//! Non-goals: changing anything, remote access.
+//! Non-goals: changing what is configured, remote access.
 
+use crate::name::Name;
 use narrows_control::place;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -29,20 +31,42 @@ const ANSWER_MAX: u64 = 256 << 20;
 /// The socket's name beside those of instances, which it must not look like.
 const FILE: &str = "fleet.view";
 
+/// The most bytes of a question: the names of as many boxes as an agent may claim shares of.
+const QUESTION_MAX: u64 = 20_000;
+/// The answer to what is done.
+pub const DONE: &str = "done\n";
+
 /// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Everything, as JSON.
     Show,
     /// Numbers, as Prometheus' text.
     Metrics,
+    /// These boxes are off.
+    Forget(Vec<String>),
 }
 
 impl Subject {
-    const fn word(self) -> &'static str {
+    /// As it passes through the socket.
+    fn words(&self) -> String {
         match self {
-            Self::Show => "show",
-            Self::Metrics => "metrics",
+            Self::Show => "show".to_owned(),
+            Self::Metrics => "metrics".to_owned(),
+            Self::Forget(boxes) => format!("forget {}", boxes.join(" ")),
+        }
+    }
+
+    /// What these words ask, if they ask something.
+    fn read(words: &str) -> Option<Self> {
+        match words {
+            "show" => Some(Self::Show),
+            "metrics" => Some(Self::Metrics),
+            _ => {
+                let boxes = words.strip_prefix("forget ")?.split(' ');
+                let boxes = boxes.map(|name| name.parse::<Name>().ok().map(|it| it.to_string()));
+                Some(Self::Forget(boxes.collect::<Option<_>>()?))
+            }
         }
     }
 }
@@ -164,11 +188,12 @@ async fn converse(
     if !peer.is_root() && peer != geteuid() {
         return Ok(());
     }
-    let mut word = Vec::new();
-    let mut limited = (&mut stream).take(16);
-    timeout(ASK_TIME, limited.read_to_end(&mut word)).await??;
-    let subjects = [Subject::Show, Subject::Metrics];
-    let asked = subjects.into_iter().find(|subject| word == subject.word().as_bytes());
+    let mut words = Vec::new();
+    let mut limited = (&mut stream).take(QUESTION_MAX);
+    timeout(ASK_TIME, limited.read_to_end(&mut words)).await??;
+    // What is longer may end within a name.
+    let whole = Some(&words).filter(|words| (words.len() as u64) < QUESTION_MAX);
+    let asked = whole.and_then(|words| std::str::from_utf8(words).ok()).and_then(Subject::read);
     let Some(subject) = asked else { return Ok(()) };
     let (answer, answered) = oneshot::channel();
     if questions.send(Question { subject, answer }).await.is_ok()
@@ -187,7 +212,7 @@ pub fn ask(path: &Path, subject: Subject) -> Result<String, ViewError> {
     let converse = || {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(ANSWER_TIME))?;
-        stream.write_all(subject.word().as_bytes())?;
+        stream.write_all(subject.words().as_bytes())?;
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut text = String::new();
         stream.take(ANSWER_MAX).read_to_string(&mut text)?;

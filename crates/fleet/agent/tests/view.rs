@@ -42,9 +42,13 @@ fn a_question_has_its_answer_and_anything_else_has_none() {
     serving(&path, move || {
         assert_eq!(ask(&at, Subject::Show).unwrap(), "Show\n");
         assert_eq!(ask(&at, Subject::Metrics).unwrap(), "Metrics\n");
+        let off = Subject::Forget(vec!["b".into(), "c".into()]);
+        assert_eq!(ask(&at, off).unwrap(), "Forget([\"b\", \"c\"])\n");
         let mode = std::fs::metadata(&at).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        for nonsense in [&b"shut down"[..], b"", b"show\n", &[0xff; 4_096]] {
+        for nonsense in
+            [&b"shut down"[..], b"", b"show\n", b"forget", b"forget a  b", &[0xff; 4_096]]
+        {
             let mut stream = UnixStream::connect(&at).unwrap();
             // It may have hung up already.
             let _ = stream.write_all(nonsense);
@@ -85,6 +89,8 @@ fn limit(name: &str) -> LimitView {
         at: "1:10".into(),
         limit_bps: 300_000_000,
         safe_bps: 100_000_000,
+        claimed_bps: 0,
+        is_held_back: false,
         in_force_bps: 150_000_000,
         sent_bps: 149_900_000,
         lent: Vec::new(),
@@ -105,6 +111,7 @@ fn shown(limits: Vec<LimitView>) -> Shown {
         is_heard: heard_ms_ago < Some(2_000),
         heard_ms_ago,
         lease_left_ms: (name == "b").then_some(1_900),
+        off: None,
     });
     Shown {
         fleet: "edge".into(),
@@ -135,6 +142,23 @@ fn people_see_boxes_parts_and_a_partition_and_no_escape_sequence() {
     }
     assert!(!text.contains('\u{1b}'), "{text}");
     eprintln!("{text}");
+}
+
+#[test]
+fn people_see_which_boxes_are_off_and_what_of_their_shares_is_used() {
+    let mut shown = shown(vec![limit("line")]);
+    shown.view.boxes[2].off = Some("claimed".into());
+    shown.view.limits[0].claimed_bps = 99_000_000;
+    shown.view.limits[0].is_held_back = true;
+    let text = Text(&shown).to_string();
+    for words in [
+        "OFF, its share is used",
+        "safe share 100.00 Mbit/s + of boxes that are off 99.00 Mbit/s",
+        "in force 150.00 Mbit/s (WAITS since its start for all others' word)",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in\n{text}");
+    }
+    assert!(!text.contains("PARTITION"), "{text}");
 }
 
 #[test]

@@ -15,17 +15,20 @@
 //! changes costs nothing but its leases, which are one for each pair of boxes.
 
 use crate::borrower::Mark;
+use crate::claims::{self, Claim, Claims, ForgetError};
 use crate::demand::{Below, by_tier};
-use crate::event::Event;
-use crate::limit::{Division, Known, Limit, Parts};
+use crate::event::{Event, NotClaimed};
+use crate::limit::{Division, Known, Limit, Parts, part};
 use crate::matching::Loan;
 use crate::message::{Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
 use crate::shares::TIERS;
 use compact_str::CompactString;
-use narrows_snapshot::{FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare};
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use narrows_snapshot::{
+    FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, SharedLimit,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A loan changes when it is off by more than this part of what a box owns: a 512th.
 const STEP: u64 = 512;
@@ -99,6 +102,11 @@ pub struct Agent {
     details: BTreeSet<CompactString>,
     detailed_ns: u64,
     gone: Vec<CompactString>,
+    /// Shares of boxes that are off.
+    pub(crate) claims: Claims,
+    /// Limits of which this box has a small part since its start, until others say that they do not
+    /// claim its share.
+    pub(crate) held_back: BTreeSet<CompactString>,
     /// Facts to repeat, for those who missed some.
     to_repeat: VecDeque<CompactString>,
     /// Whether a box missed facts.
@@ -150,6 +158,8 @@ impl Agent {
             details: BTreeSet::new(),
             detailed_ns: now,
             gone: Vec::new(),
+            claims: Claims::default(),
+            held_back: BTreeSet::new(),
             to_repeat: VecDeque::new(),
             must_repeat: false,
             repeated_ns: 0,
@@ -162,6 +172,91 @@ impl Agent {
             has_twin: false,
             events: VecDeque::new(),
         })
+    }
+
+    /// Goes on with the claims that an earlier agent of this box saved. Boxes that are no members
+    /// any more are passed over.
+    pub fn restore(&mut self, claims: Vec<Claim>) {
+        let claims = claims.into_iter().take(ITEMS_MAX);
+        let known = claims.filter_map(|claim| {
+            let of = self.member(&claim.of).filter(|of| *of != self.me)?;
+            Some((of, claim.shares.into_iter().collect()))
+        });
+        let known = known.collect();
+        self.claims.restore(known);
+    }
+
+    /// The claims to save, if they changed: before anything else that this agent returns is passed
+    /// on. [`saved`](Agent::saved) says that it was done; until then nobody is told of them.
+    pub fn unsaved(&self) -> Option<Vec<Claim>> {
+        let claim = |(of, held): (usize, &claims::Held)| Claim {
+            of: self.settings.members[of].name.clone(),
+            shares: held.shares.iter().map(|(name, &bps)| (name.clone(), bps)).collect(),
+        };
+        Some(self.claims.unsaved()?.map(claim).collect())
+    }
+
+    /// The claims are saved.
+    pub fn saved(&mut self) {
+        self.claims.saved();
+    }
+
+    /// An operator says that these boxes are off: they send nothing, and their instances start anew
+    /// when they come back. This box claims their shares, and lends of them.
+    ///
+    /// # Errors
+    ///
+    /// Says which box is not off, or has no share that this box could take. Nothing changed then.
+    pub fn forget(&mut self, now: u64, names: &[String]) -> Result<(), ForgetError> {
+        if self.stage != Stage::Speaks {
+            return Err(ForgetError::Early);
+        }
+        let mut claims: BTreeMap<usize, BTreeMap<CompactString, u64>> = BTreeMap::new();
+        for name in names {
+            let of = self.member(name).ok_or_else(|| ForgetError::Stranger(name.clone()))?;
+            if of == self.me {
+                return Err(ForgetError::Me(name.clone()));
+            }
+            if self.peers[of].is_live {
+                return Err(ForgetError::Heard(name.clone()));
+            }
+            if self.claims.get(of).is_some() {
+                continue;
+            }
+            let shares: BTreeMap<CompactString, u64> = self
+                .limits
+                .iter()
+                .filter_map(|(name, limit)| {
+                    let own = limit.own.as_ref()?;
+                    let said = limit.of(of)?.said;
+                    let safe_bps = said.safe_bps - said.of_others_bps();
+                    // What it has after a start is its own.
+                    let free_bps = safe_bps - safe_bps / FLEET_FLOOR;
+                    let bps = part(free_bps, own.limit_bps, said.limit_bps);
+                    (said.rejoins && bps > 0).then(|| (name.clone(), bps))
+                })
+                .collect();
+            // Of a box that was never heard, nothing is known: then nobody waits for its answer.
+            let is_known = self.limits.values().any(|limit| limit.of(of).is_some());
+            if shares.is_empty() && is_known {
+                return Err(ForgetError::Nothing(name.clone()));
+            }
+            claims.insert(of, shares);
+        }
+        if self.claims.iter().count() + claims.len() > ITEMS_MAX {
+            return Err(ForgetError::TooMany);
+        }
+        if !claims.is_empty() {
+            self.claims.claim(now, claims.into_iter().collect());
+            self.is_urgent = true;
+        }
+        Ok(())
+    }
+
+    /// The index of a member.
+    fn member(&self, name: &str) -> Option<usize> {
+        let members = &self.settings.members;
+        members.binary_search_by(|member| member.name.as_str().cmp(name)).ok()
     }
 
     /// What happened since this was last asked.
@@ -197,8 +292,7 @@ impl Agent {
 
     fn message(&mut self, now: u64, from: &str, bytes: &[u8]) -> Result<(), MessageError> {
         let message = Message::decode(bytes)?;
-        let found = self.settings.members.binary_search_by(|member| member.name.as_str().cmp(from));
-        let index = found.map_err(|_| MessageError::Stranger(from.to_owned()))?;
+        let index = self.member(from).ok_or_else(|| MessageError::Stranger(from.to_owned()))?;
         if index == self.me {
             if message.incarnation != self.incarnation && !self.has_twin {
                 self.has_twin = true;
@@ -217,6 +311,7 @@ impl Agent {
                     limit.begin(index);
                 }
                 self.ended(over);
+                self.claims.restarted(index);
                 if speaker == Speaker::Later {
                     self.event(Event::Restarted(from.to_owned()));
                 }
@@ -230,23 +325,99 @@ impl Agent {
             self.divide_all_of(index);
             self.event(Event::Heard(from.to_owned()));
         }
+        if self.claims.heard(index) {
+            self.claims_changed(index);
+        }
         match message.body {
             Body::Report(report) => self.report(now, index, report),
             Body::Loans(loans) if loans.to == self.incarnation => {
                 self.loans(now, index, message.incarnation, loans)
             }
-            Body::Loans(_) => {}
+            Body::Question(question) if question.to == self.incarnation => {
+                self.claims.asked(index, &question);
+                self.is_urgent = true;
+            }
+            Body::Answer(answer) if answer.to == self.incarnation => {
+                let claims = answer.claims.iter().filter_map(|name| self.member(name)).collect();
+                self.claims.answered(index, answer.number, claims);
+                self.is_urgent = true;
+            }
+            Body::Loans(_) | Body::Question(_) | Body::Answer(_) => {}
         }
         Ok(())
+    }
+
+    /// What this box has by its claim on the share of a box is otherwise than it was.
+    fn claims_changed(&mut self, of: usize) {
+        let Some(held) = self.claims.get(of) else { return };
+        let names: Vec<CompactString> = held.shares.keys().cloned().collect();
+        for name in names {
+            self.appraise(&name);
+            self.to_divide.insert(name.clone());
+            self.to_order.insert(name);
+        }
+        self.is_urgent = true;
+    }
+
+    /// Takes what nobody else claims.
+    fn settle_claims(&mut self, now: u64) {
+        let others = (0..self.peers.len()).filter(|&index| index != self.me);
+        let is_held_back = !self.held_back.is_empty();
+        let is_live = |index: usize| self.peers[index].is_live;
+        let settled = self.claims.settle(now, is_held_back, others, is_live);
+        let name = |index: usize| self.settings.members[index].name.clone();
+        let denied: Vec<Event> = settled
+            .denied
+            .iter()
+            .map(|&(of, by)| Event::NotClaimed { of: name(of), why: NotClaimed::By(name(by)) })
+            .collect();
+        let taken: Vec<Event> = settled.taken.iter().map(|&of| Event::Claimed(name(of))).collect();
+        denied.into_iter().chain(taken).for_each(|event| self.event(event));
+        for of in settled.taken {
+            self.claims_changed(of);
+        }
+        if settled.is_cleared {
+            for name in std::mem::take(&mut self.held_back) {
+                self.appraise(&name);
+                self.to_order.insert(name);
+            }
+            self.event(Event::Cleared);
+        }
+    }
+
+    /// Ends the claims of which nothing is in force any more, here or where it was lent.
+    fn finish_returns(&mut self) {
+        let is_over = |name: &CompactString| {
+            let Some(limit) = self.limits.get(name).filter(|limit| limit.own.is_some()) else {
+                return true;
+            };
+            let is_back = limit.claimed_bps <= self.claims.holds_bps(name);
+            is_back && limit.in_force == Some(self.parts(name, limit))
+        };
+        let returns = self.claims.iter().filter(|(_, held)| held.stage == claims::Stage::Returns);
+        let over = returns.filter(|(_, held)| held.shares.keys().all(is_over));
+        let over: Vec<usize> = over.map(|(of, _)| of).collect();
+        for of in over {
+            self.claims.is_returned(of);
+            self.event(Event::Returned(self.settings.members[of].name.clone()));
+            self.is_urgent = true;
+        }
+    }
+
+    /// Whether this box waits for the others' word before it has more than a small part of a limit.
+    fn is_held_back(&self, own: &SharedLimit) -> bool {
+        own.rejoins && own.unset_since_ns.is_some() && !self.claims.is_cleared
     }
 
     fn report(&mut self, now: u64, index: usize, report: Report) {
         self.peers[index].reported(now, report.number);
         for fact in &report.facts {
-            if !self.limits.contains_key(&fact.name) && self.limits.len() >= LIMITS_MAX {
-                continue;
-            }
-            let limit = self.limits.entry(fact.name.clone()).or_default();
+            let is_full = self.limits.len() >= LIMITS_MAX;
+            let limit = match self.limits.get_mut(&fact.name) {
+                Some(limit) => limit,
+                None if is_full => continue,
+                None => self.limits.entry(fact.name.clone()).or_default(),
+            };
             let known = Known { said: fact.said, report: report.number };
             // What a later report said holds.
             if limit.of(index).is_some_and(|later| later.report > known.report) {
@@ -321,6 +492,7 @@ impl Agent {
             return FleetOrder::default();
         }
         self.expire(now);
+        self.settle_claims(now);
         for name in std::mem::take(&mut self.to_divide) {
             self.divide(now, &name);
         }
@@ -330,6 +502,9 @@ impl Agent {
             let Some(limit) = self.limits.get(name).filter(|limit| limit.own.is_some()) else {
                 return false;
             };
+            if self.held_back.contains(name) {
+                return true;
+            }
             let wanted = self.parts(name, limit);
             let differs = limit.in_force != Some(wanted);
             if differs {
@@ -381,13 +556,26 @@ impl Agent {
 
     /// What this agent wants to have lent and borrowed of a limit.
     fn parts(&self, name: &str, limit: &Limit) -> Parts {
-        let lent = limit.borrowers.iter().map(|&index| self.peers[index].lender.lent_bps(name));
         let held = limit.lenders.iter().map(|&index| self.peers[index].borrower.held_bps(name));
-        let others_bps = limit.orphan_bps().saturating_add(limit.withheld_bps);
+        let lent_bps = self.all_lent_bps(name, limit);
+        // The data plane knows nothing of claims: of what is claimed, it has as borrowed what is
+        // not lent. So it ends with the orders, as what is borrowed.
+        let kept_bps = limit.claimed_bps.saturating_sub(lent_bps);
         Parts {
-            lent_bps: lent.fold(others_bps, u64::saturating_add),
-            borrowed_bps: held.fold(0, u64::saturating_add),
+            lent_bps: lent_bps.saturating_sub(limit.claimed_bps),
+            borrowed_bps: held.fold(kept_bps, u64::saturating_add),
         }
+    }
+
+    /// What this agent wants to have lent of a limit, by the data plane's account.
+    fn lent_bps(&self, name: &str, limit: &Limit) -> u64 {
+        self.all_lent_bps(name, limit).saturating_sub(limit.claimed_bps)
+    }
+
+    /// What is lent and withheld of what this box owns and claims.
+    fn all_lent_bps(&self, name: &str, limit: &Limit) -> u64 {
+        let lent = limit.borrowers.iter().map(|&index| self.peers[index].lender.lent_bps(name));
+        lent.fold(limit.orphan_bps().saturating_add(limit.withheld_bps), u64::saturating_add)
     }
 
     /// Lends and gives back what the division of a limit asks for. What cannot be done now, since
@@ -418,16 +606,20 @@ impl Agent {
         let wanted = |loans: &[(usize, u64)], index: usize| {
             loans.iter().find(|loan| loan.0 == index).map_or(0, |loan| loan.1)
         };
-        self.to_order.insert(name.clone());
-        let safe_bps = limit.own.as_ref().map_or(0, |own| own.safe_bps);
-        limit.withheld_bps = if is_owned { safe_bps.saturating_sub(owned_bps) } else { 0 };
+        let own_bps = limit.own.as_ref().map_or(0, |own| own.safe_bps);
+        let holds_bps = self.claims.holds_bps(name);
+        let safe_bps = own_bps.saturating_add(holds_bps);
+        let withheld_bps = if is_owned { safe_bps.saturating_sub(owned_bps) } else { 0 };
+        // Most divisions change nothing for this box.
+        let mut is_changed = withheld_bps != limit.withheld_bps;
+        limit.withheld_bps = withheld_bps;
         // Give back first: at once, and without asking.
         for &index in &limit.lenders {
             let wants = wanted(&borrows, index);
             let borrower = &mut peers[index].borrower;
             let over = borrower.held_bps(name).saturating_sub(wants);
             if over > step || wants == 0 {
-                borrower.keep(name, wants);
+                is_changed |= borrower.keep(name, wants);
             }
         }
         limit.lenders.retain(|&index| peers[index].borrower.held_bps(name) > 0);
@@ -437,11 +629,14 @@ impl Agent {
             let lender = &mut peers[index].lender;
             let over = lender.lent_bps(name).saturating_sub(wants);
             if over > step || (wants == 0 && over > 0) {
-                lender.offer(now, name, wants);
+                is_changed |= lender.offer(now, name, wants);
             }
         }
         limit.borrowers.retain(|&index| peers[index].lender.has(name));
         if !is_owned || self.stage != Stage::Speaks {
+            if self.claim(name) || is_changed {
+                self.to_order.insert(name.clone());
+            }
             return;
         }
         // Lend more, into the room that is there: this box keeps its own share.
@@ -460,9 +655,30 @@ impl Agent {
             if (given > step || given == more) && lender.offer(now, name, lent + given) {
                 room -= given;
                 limit.borrowers.insert(index);
+                is_changed = true;
             }
         }
+        if self.claim(name) || is_changed {
+            self.to_order.insert(name.clone());
+        }
         self.compare(name, &division);
+    }
+
+    /// What this box has of its claims on a limit: all that it holds, and what is given back as far
+    /// as it is lent. Returns whether it is otherwise than before.
+    fn claim(&mut self, name: &CompactString) -> bool {
+        let holds_bps = self.claims.holds_bps(name);
+        let Some(limit) = self.limits.get_mut(name) else { return false };
+        if limit.claimed_bps == holds_bps {
+            return false;
+        }
+        let own_bps = limit.own.as_ref().map_or(0, |own| own.safe_bps);
+        let peers = &self.peers;
+        let lent = limit.borrowers.iter().map(|&index| peers[index].lender.lent_bps(name));
+        let lent_bps = lent.fold(limit.orphan_bps(), u64::saturating_add);
+        let lent_of_it = lent_bps.saturating_sub(own_bps).min(limit.claimed_bps);
+        let claimed_bps = holds_bps.max(lent_of_it);
+        std::mem::replace(&mut limit.claimed_bps, claimed_bps) != claimed_bps
     }
 
     /// Tells the operator, once, if boxes differ in a limit, or own more than it.
@@ -515,14 +731,17 @@ impl Agent {
                 limit.in_force =
                     Some(Parts { lent_bps: share.lent_bps, borrowed_bps: share.borrowed_bps });
             }
-            self.to_order.remove(&share.name);
         }
         for (index, mark) in pending.marks {
             self.peers[index].borrower.in_force(mark);
         }
         self.learn(now, facts);
+        self.finish_returns();
         match self.stage {
-            Stage::Asks => self.stage = Stage::Sets,
+            Stage::Asks => {
+                self.stage = Stage::Sets;
+                self.begin_claims(now, facts);
+            }
             Stage::Sets => {
                 self.stage = Stage::Speaks;
                 self.to_divide.extend(self.limits.keys().cloned());
@@ -536,26 +755,42 @@ impl Agent {
         Vec::new()
     }
 
+    /// What the data plane is found with tells whether this box was off.
+    fn begin_claims(&mut self, now: u64, facts: &FleetFacts) {
+        // An agent set a limit that waits for its word after a start: so there was none since.
+        let is_set = |own: &&SharedLimit| own.unset_since_ns.is_none();
+        let was_on = facts.limits.iter().any(|own| is_set(&own));
+        self.claims.is_cleared = facts.limits.iter().filter(is_set).any(|own| own.rejoins);
+        if self.claims.is_cleared {
+            self.held_back.clear();
+        }
+        let over_ns = now.max(facts.deadline_ns).saturating_add(FLEET_HOLD_NS);
+        for of in self.claims.begin(was_on, over_ns) {
+            let of = self.settings.members[of].name.clone();
+            self.event(Event::NotClaimed { of, why: NotClaimed::WasOff });
+        }
+    }
+
     /// Whether the data plane has less lent of a limit than this agent counts.
     fn is_behind(&self, facts: &FleetFacts) -> bool {
         facts.limits.iter().any(|own| {
             let limit = self.limits.get(&own.name);
-            limit.is_some_and(|limit| self.parts(&own.name, limit).lent_bps > own.lent_bps)
+            limit.is_some_and(|limit| self.lent_bps(&own.name, limit) > own.lent_bps)
         })
     }
 
     /// Takes in what the data plane says.
     fn learn(&mut self, now: u64, facts: &FleetFacts) {
-        let mut touched: BTreeSet<CompactString> =
-            std::mem::take(&mut self.active).into_iter().collect();
-        let sampled: HashSet<&str> = facts.limits.iter().map(|limit| limit.name.as_str()).collect();
-        for name in &touched {
-            if let Some(limit) =
-                self.limits.get_mut(name).filter(|_| !sampled.contains(name.as_str()))
-            {
+        let mut idle = std::mem::take(&mut self.active);
+        for own in &facts.limits {
+            idle.remove(&own.name);
+        }
+        for name in &idle {
+            if let Some(limit) = self.limits.get_mut(name) {
                 limit.meter.idle(facts.now_ns);
             }
         }
+        let mut touched: Vec<CompactString> = idle.into_iter().collect();
         for own in &facts.limits {
             let limit = self.limits.entry(own.name.clone()).or_default();
             if limit.own.is_none() && own.lent_bps > 0 {
@@ -578,11 +813,25 @@ impl Agent {
             }
             let in_force = Parts { lent_bps: own.lent_bps, borrowed_bps: own.borrowed_bps };
             // What no agent set is only there until the data plane's start is over.
-            limit.in_force = own.unset_since_ns.is_none().then_some(in_force);
+            let in_force = own.unset_since_ns.is_none().then_some(in_force);
+            // What this agent wants otherwise, it notes when it does.
+            if in_force.is_none() || limit.in_force != in_force || limit.own.is_none() {
+                self.to_order.insert(own.name.clone());
+            }
+            limit.in_force = in_force;
             limit.meter.sample(facts.now_ns, own);
             limit.own = Some(own.clone());
-            self.to_order.insert(own.name.clone());
-            touched.insert(own.name.clone());
+            touched.push(own.name.clone());
+            if self.is_held_back(own) {
+                // Until then it neither lends nor borrows of it.
+                if self.held_back.insert(own.name.clone())
+                    && let Some(limit) = self.limits.get_mut(&own.name)
+                {
+                    limit.forget(self.me);
+                }
+            } else {
+                self.held_back.remove(&own.name);
+            }
         }
         for name in &facts.gone {
             let Some(limit) = self.limits.get_mut(name) else { continue };
@@ -591,12 +840,14 @@ impl Agent {
                 above.remove(name);
             }
             limit.forget(self.me);
+            self.held_back.remove(name);
             self.to_divide.insert(name.clone());
             self.gone.push(name.clone());
         }
         let above =
             touched.iter().filter_map(|name| self.limits.get(name)?.own.as_ref()?.within.clone());
-        let above: Vec<CompactString> = above.collect();
+        let above: BTreeSet<CompactString> = above.collect();
+        touched.retain(|name| !above.contains(name));
         touched.extend(above);
         for name in &touched {
             if let Some(limit) = self.limits.get_mut(name) {
@@ -612,7 +863,8 @@ impl Agent {
     /// What is to be said of a limit that this box has.
     fn said(&self, name: &CompactString) -> Option<Said> {
         let limit = self.limits.get(name)?;
-        let own = limit.own.as_ref()?;
+        let own = limit.own.as_ref().filter(|_| !self.held_back.contains(name))?;
+        let claimed_bps = self.claims.holds_bps(name);
         let below = self.below.get(name).into_iter().flatten().filter_map(|class| {
             let class = self.limits.get(class)?;
             let own = class.own.as_ref()?;
@@ -627,7 +879,9 @@ impl Agent {
         *rest = rest.saturating_add(limit.meter.rest_bps());
         Some(Said {
             limit_bps: own.limit_bps,
-            safe_bps: own.safe_bps,
+            safe_bps: own.safe_bps.saturating_add(claimed_bps),
+            claimed_bps,
+            rejoins: own.rejoins,
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
@@ -714,9 +968,21 @@ impl Agent {
                 Message { incarnation: self.incarnation, stamp: now, body: Body::Report(report) };
             out.push(Outgoing { to: None, bytes: message.encode() });
         }
+        let asks = self.claims.is_time_to_ask(now, !self.held_back.is_empty());
+        let name = |of: usize| self.settings.members[of].name.as_str().into();
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if index == self.me {
                 continue;
+            }
+            let to = || Some(peer.member.name.clone());
+            if let Some(incarnation) = peer.incarnation {
+                let question = asks.then(|| self.claims.question(index, incarnation)).flatten();
+                let answer = self.claims.answer(index, incarnation, name);
+                let bodies = question.map(Body::Question).into_iter();
+                for body in bodies.chain(answer.map(Body::Answer)) {
+                    let message = Message { incarnation: self.incarnation, stamp: now, body };
+                    out.push(Outgoing { to: to(), bytes: message.encode() });
+                }
             }
             if let Some(message) = peer.loans(now, self.incarnation, pulse_ns) {
                 out.push(Outgoing { to: Some(peer.member.name.clone()), bytes: message.encode() });

@@ -143,11 +143,19 @@ impl Borrower {
         names
     }
 
-    /// What an order that is made now contains of this lender's loans.
+    /// What an order that is made now contains of this lender's loans; none if all of it is in
+    /// force already.
     pub fn mark(&self) -> Option<Mark> {
         let lease = self.lease?;
-        let returned = self.returned.iter().take(ITEMS_MAX);
-        let returned = returned.map(|(name, &bps)| (name.clone(), bps)).collect();
+        let returned = || self.returned.iter().take(ITEMS_MAX);
+        let is_known = self.in_force.as_ref().is_some_and(|known| {
+            let same = known.returned.iter().map(|(name, bps)| (name, bps)).eq(returned());
+            same && (known.lease, known.version) == (lease, self.received)
+        });
+        if is_known {
+            return None;
+        }
+        let returned = returned().map(|(name, &bps)| (name.clone(), bps)).collect();
         Some(Mark { lease, version: self.received, returned })
     }
 

@@ -39,10 +39,32 @@ pub enum Event {
         /// The limit in bits per second.
         limit_bps: u64,
     },
+    /// This box claimed the share of one that is off.
+    Claimed(String),
+    /// A box that was off is back, and has its share back.
+    Returned(String),
+    /// This box claims the share of one that is off no more.
+    NotClaimed {
+        /// The box that is off.
+        of: String,
+        /// Why.
+        why: NotClaimed,
+    },
+    /// This box started, and has its share.
+    Cleared,
     /// Another agent speaks under this box's name.
     Twin,
     /// The instance began anew, or forgot what was ordered.
     InstanceRestarted,
+}
+
+/// Why a share is not claimed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotClaimed {
+    /// Another box claims it, too.
+    By(String),
+    /// This box was off itself.
+    WasOff,
 }
 
 impl fmt::Display for Event {
@@ -70,6 +92,21 @@ impl fmt::Display for Event {
                 mbit(sum_bps),
                 mbit(limit_bps)
             ),
+            Self::Claimed(of) => {
+                write!(f, "{of} is off, as an operator said: its share is used by others")
+            }
+            Self::Returned(of) => write!(f, "{of} is back: its share is its own again"),
+            Self::NotClaimed { of, why: NotClaimed::By(by) } => write!(
+                f,
+                "{of} is off, and {by} has its share, or wants it, too; if its share stays unused, say `narrows fleet forget {of}` on one box"
+            ),
+            Self::NotClaimed { of, why: NotClaimed::WasOff } => write!(
+                f,
+                "this box was off itself, so it no longer has the share of {of}; if {of} is still off, say `narrows fleet forget {of}` again"
+            ),
+            Self::Cleared => {
+                write!(f, "this box has its share back after its start: nobody else uses it")
+            }
             Self::Twin => {
                 write!(f, "another agent has this box's name: stop one of them, or rename it")
             }

@@ -22,6 +22,9 @@
 //! [`matching`]): weighted max–min of the demands, assured rates first. Where boxes compute
 //! different shares, because a report is late, some of the limit is unused for a moment.
 //!
+//! *A box that is off* keeps its share, unless an operator says so: then another box owns it
+//! ([`claims`](Agent::forget)).
+//!
 //! *Layers.* `shares` and `matching` are functions. [`lender`] and [`borrower`] are the two ends of
 //! the loans between two boxes. [`demand`] turns counters into demand. [`Agent`] composes them; it
 //! does no input or output and reads no clock: its driver passes the time, the data plane's
@@ -32,6 +35,7 @@
 
 mod agent;
 pub mod borrower;
+mod claims;
 pub mod demand;
 mod event;
 pub mod lender;
@@ -44,7 +48,8 @@ pub mod shares;
 mod view;
 
 pub use agent::{Agent, Outgoing};
-pub use event::Event;
+pub use claims::{Claim, ForgetError};
+pub use event::{Event, NotClaimed};
 pub use message::MessageError;
 pub use settings::{
     INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS, Member, Settings, SettingsError,

@@ -12,7 +12,7 @@ use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format. Others are not understood, and say so.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The most bytes of a message.
 pub const BYTES_MAX: usize = 60_000;
@@ -21,8 +21,8 @@ pub const BYTES_MAX: usize = 60_000;
 pub const NAME_MAX: usize = 63;
 
 /// How many facts, loans or returns a message may carry, so that it stays below [`BYTES_MAX`]: a
-/// fact has at most 63 bytes of name and 13 numbers of at most 10.
-pub(crate) const ITEMS_MAX: usize = 300;
+/// fact has at most 63 bytes of name, 14 numbers of at most 10, and a flag.
+pub(crate) const ITEMS_MAX: usize = 280;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +43,10 @@ pub enum Body {
     Report(Report),
     /// To one box: loans.
     Loans(Loans),
+    /// To one box: whose shares does it claim?
+    Question(Question),
+    /// To the box that asked.
+    Answer(Answer),
 }
 
 /// What a box tells all others.
@@ -72,12 +76,36 @@ pub struct Said {
     pub limit_bps: u64,
     /// The box's safe share.
     pub safe_bps: u64,
+    /// What of it is the share of boxes that are off.
+    pub claimed_bps: u64,
+    /// Whether the box waits for its agent's word after a start, so that its share can be claimed.
+    pub rejoins: bool,
     /// What is in force there.
     pub in_force_bps: u64,
     /// What was sent there, lately.
     pub sent_bps: u64,
     /// The demand there.
     pub demand: Demand,
+}
+
+/// Asks a box whose shares it claims ([`claims`](crate::claims)).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Question {
+    /// The incarnation of the receiver to which this is said.
+    pub to: u64,
+    /// The number of the question.
+    pub number: u64,
+}
+
+/// Answers a box's question.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The incarnation of the receiver, which asked.
+    pub to: u64,
+    /// The number of the question.
+    pub number: u64,
+    /// The boxes whose shares the sender claims.
+    pub claims: Vec<CompactString>,
 }
 
 /// What one box tells another about loans in both directions.
@@ -146,7 +174,7 @@ pub enum MessageError {
     #[error("the message is malformed")]
     Malformed,
     /// A name that no limit has.
-    #[error("the message names a limit of {0} bytes; names have 1 to {NAME_MAX}")]
+    #[error("the message has a name of {0} bytes; names have 1 to {NAME_MAX}")]
     Name(usize),
     /// A sender that is no member.
     #[error("{0} is not a member of this fleet; add it to the members in fleet.toml, or stop it")]
@@ -178,27 +206,26 @@ impl Message {
         if !left.is_empty() {
             return Err(MessageError::Malformed);
         }
-        for name in message.names() {
-            if name.is_empty() || name.len() > NAME_MAX {
-                return Err(MessageError::Name(name.len()));
+        match &message.body {
+            Body::Report(report) => {
+                check_names(report.facts.iter().map(|fact| &fact.name).chain(&report.gone))?;
             }
+            Body::Loans(loans) => {
+                let offers = loans.lend.iter().flat_map(|lend| &lend.offers);
+                let held = loans.held.iter().flat_map(|held| &held.returned);
+                check_names(offers.map(|offer| &offer.name).chain(held.map(|(name, _)| name)))?;
+            }
+            Body::Question(_) => {}
+            Body::Answer(answer) => check_names(answer.claims.iter())?,
         }
         Ok(message)
     }
+}
 
-    /// All names in it.
-    fn names(&self) -> Box<dyn Iterator<Item = &CompactString> + '_> {
-        match &self.body {
-            Body::Report(report) => {
-                Box::new(report.facts.iter().map(|fact| &fact.name).chain(&report.gone))
-            }
-            Body::Loans(loans) => {
-                let offers =
-                    loans.lend.iter().flat_map(|lend| lend.offers.iter().map(|offer| &offer.name));
-                let held =
-                    loans.held.iter().flat_map(|held| held.returned.iter().map(|(name, _)| name));
-                Box::new(offers.chain(held))
-            }
-        }
+/// Refuses a name that no limit has.
+fn check_names<'a>(mut names: impl Iterator<Item = &'a CompactString>) -> Result<(), MessageError> {
+    match names.find(|name| name.is_empty() || name.len() > NAME_MAX) {
+        Some(name) => Err(MessageError::Name(name.len())),
+        None => Ok(()),
     }
 }

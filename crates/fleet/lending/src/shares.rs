@@ -82,10 +82,18 @@ pub fn shares(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
 fn fill(left: u64, claims: &[Claim], given: &mut [u64], goal: &[u64]) -> u64 {
     let weight = |index: usize| u128::from(claims[index].weight.max(1));
     let missing = |given: &[u64], index: usize| goal[index].saturating_sub(given[index]);
+    // Often there is enough for all.
+    let wanted: u128 = (0..claims.len()).map(|index| u128::from(missing(given, index))).sum();
+    if wanted <= u128::from(left) {
+        for (given, goal) in std::iter::zip(given, goal) {
+            *given = (*given).max(*goal);
+        }
+        return left - u64::try_from(wanted).unwrap_or(left);
+    }
     let mut open: Vec<usize> =
         (0..claims.len()).filter(|&index| missing(given, index) > 0).collect();
     // Those with the least missing per weight are full first.
-    open.sort_by(|&a, &b| {
+    open.sort_unstable_by(|&a, &b| {
         let left = u128::from(missing(given, a)) * weight(b);
         left.cmp(&(u128::from(missing(given, b)) * weight(a))).then(a.cmp(&b))
     });

@@ -26,6 +26,10 @@ pub struct BoxView {
     pub heard_ms_ago: Option<u64>,
     /// What is left of the lease of what this box borrowed from it, in milliseconds.
     pub lease_left_ms: Option<u64>,
+    /// If an operator said here that it is off: `waits` until all others answered that they do not
+    /// claim its share, `claimed` while this box has it, `returns` while it is given back.
+    #[serde(default)]
+    pub off: Option<String>,
 }
 
 /// A shared limit.
@@ -41,6 +45,13 @@ pub struct LimitView {
     pub limit_bps: u64,
     /// This box's safe share.
     pub safe_bps: u64,
+    /// What this box has of the shares of boxes that are off.
+    #[serde(default)]
+    pub claimed_bps: u64,
+    /// Whether this box waits, since its start, until all others said that they do not claim its
+    /// share.
+    #[serde(default)]
+    pub is_held_back: bool,
     /// What is in force here.
     pub in_force_bps: u64,
     /// What was sent here, lately.
@@ -96,6 +107,7 @@ impl Agent {
                     .borrower
                     .valid_until()
                     .map(|until| until.saturating_sub(now) / 1_000_000),
+                off: self.claims.get(index).map(|held| held.stage.word().to_owned()),
             }
         });
         let mut limits: Vec<LimitView> =
@@ -135,6 +147,7 @@ impl Agent {
                 }
             })
             .collect();
+        let claimed = limit.known.iter().map(|(_, known)| known.said.of_others_bps());
         Some(LimitView {
             name: name.to_owned(),
             port: own.port.to_string(),
@@ -146,11 +159,17 @@ impl Agent {
                 .min()
                 .unwrap_or(own.limit_bps),
             safe_bps: own.safe_bps,
+            claimed_bps: limit.claimed_bps,
+            is_held_back: self.held_back.contains(name),
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             lent: lent.collect(),
             borrowed: borrowed.collect(),
-            sum_bps: boxes.iter().fold(0, |sum, sharer| sum.saturating_add(sharer.in_force_bps)),
+            // Of a box that is off, another one has what it claims.
+            sum_bps: boxes
+                .iter()
+                .fold(0, |sum: u64, sharer| sum.saturating_add(sharer.in_force_bps))
+                .saturating_sub(claimed.fold(0, u64::saturating_add)),
             boxes,
         })
     }

@@ -34,7 +34,7 @@ fn main() {
     };
     let place = |number| {
         let safe_bps = LIMIT_BPS / boxes as u64;
-        Place { name: name(number).into(), limit_bps: LIMIT_BPS, safe_bps }
+        Place { name: name(number).into(), limit_bps: LIMIT_BPS, safe_bps, rejoins: false }
     };
     let mut world = World::new(settings, |_| (0..limits).map(place).collect());
     let mut random = Pcg64Mcg::seed_from_u64(2);

@@ -1,18 +1,20 @@
-//! What a data plane has in force: safe share − lent + borrowed, as `narrows_snapshot::fleet` says.
+//! A data plane: what the product's [`Shares`] have in force, and a fluid for traffic.
+//!
+//! What is in force is the product's own code. Modelled are counters, and the cursor by which an
+//! agent is told what changed.
 
 use compact_str::CompactString;
-use narrows_snapshot::{FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, SharedLimit};
+use narrows_policy::{FleetLimit, FleetName, FleetPlace, Handle};
+use narrows_shares::Shares;
+use narrows_snapshot::{FleetFacts, FleetOrder, SharedLimit};
+use narrows_units::Rate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A shared limit at one box. Traffic is a fluid of the demanded rate.
 #[derive(Clone, Debug)]
-pub(crate) struct Local {
-    /// The limit, the safe share and the parts, in bits per second.
-    limit_bps: u64,
-    safe_bps: u64,
-    lent_bps: u64,
-    borrowed_bps: u64,
-    unset_since_ns: Option<u64>,
+struct Local {
+    name: FleetName,
+    limit: FleetLimit,
     demand_bps: u64,
     /// What is in force and what passes, since `since_ns`.
     now: Rates,
@@ -36,35 +38,21 @@ pub(crate) struct Rates {
 /// A data plane. Times are those of its box's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DataPlane {
+    shares: Shares,
     limits: BTreeMap<CompactString, Local>,
-    /// Limits that no agent set, by the time since when.
-    unset: BTreeSet<(u64, CompactString)>,
     /// Limits with traffic.
     active: BTreeSet<CompactString>,
     /// The last changes of limits, by cursor.
     changes: BTreeSet<(u64, CompactString)>,
-    deadline_ns: u64,
     cursor: u64,
+    /// Whether its box has no power: nothing passes.
+    is_off: bool,
 }
 
 /// A limit whose rates changed: its name, the rates before and after.
 pub(crate) type Changed = (CompactString, Rates, Rates);
 
 impl Local {
-    fn rates(&self, now: u64, deadline_ns: u64) -> Rates {
-        let deadline_ns = self.unset_since_ns.unwrap_or(deadline_ns);
-        let in_force_bps = if now >= deadline_ns.saturating_add(FLEET_HOLD_NS) {
-            self.safe_bps
-        } else if now >= deadline_ns {
-            self.safe_bps.saturating_sub(self.lent_bps)
-        } else {
-            self.safe_bps.saturating_sub(self.lent_bps) + self.borrowed_bps
-        };
-        let passes_bps = self.demand_bps.min(in_force_bps);
-        let divided_bps = self.demand_bps.min(self.safe_bps);
-        Rates { in_force_bps, passes_bps, demand_bps: self.demand_bps, divided_bps }
-    }
-
     /// Traffic passes until now.
     fn pass(&mut self, now: u64) {
         let elapsed = u128::from(now.saturating_sub(self.since_ns));
@@ -74,29 +62,33 @@ impl Local {
 }
 
 impl DataPlane {
-    /// A limit is new at `now`.
-    pub(crate) fn add(
-        &mut self,
-        now: u64,
-        name: CompactString,
-        limit_bps: u64,
-        safe_bps: u64,
-    ) -> Changed {
+    /// A limit is new at `now`. A name that no policy can have is passed over.
+    pub(crate) fn add(&mut self, now: u64, place: crate::Place) -> Changed {
+        let (Some(name), Some(qdisc)) = (FleetName::new(&place.name), Handle::new(1)) else {
+            return (place.name, Rates::default(), Rates::default());
+        };
+        let limit = FleetLimit {
+            place: FleetPlace::Qdisc(qdisc),
+            within: None,
+            limit: Rate::from_bits_per_sec(place.limit_bps),
+            safe: Rate::from_bits_per_sec(place.safe_bps),
+            assured: Rate::default(),
+            prio: 0,
+            rejoins: place.rejoins,
+        };
+        self.shares.add(&name, now);
+        self.shares.set_rejoins(&name, place.rejoins);
         let local = Local {
-            limit_bps,
-            safe_bps,
-            lent_bps: safe_bps - safe_bps / FLEET_FLOOR,
-            borrowed_bps: 0,
-            unset_since_ns: Some(now),
+            name,
+            limit,
             demand_bps: 0,
             now: Rates::default(),
             since_ns: now,
             sent: 0,
             changed: 0,
         };
-        self.limits.insert(name.clone(), local);
-        self.unset.insert((now, name.clone()));
-        self.refresh(now, &name)
+        self.limits.insert(place.name.clone(), local);
+        self.refresh(now, &place.name)
     }
 
     /// It starts again, with the same policy and the same traffic: what was ordered is forgotten.
@@ -104,11 +96,23 @@ impl DataPlane {
         let before = std::mem::take(self);
         let mut changed = Vec::new();
         for (name, old) in before.limits {
-            let (_, _, _) = self.add(now, name.clone(), old.limit_bps, old.safe_bps);
+            let place = crate::Place {
+                name: name.clone(),
+                limit_bps: old.limit.limit.bits_per_sec(),
+                safe_bps: old.limit.safe.bits_per_sec(),
+                rejoins: old.limit.rejoins,
+            };
+            let (_, _, _) = self.add(now, place);
             let (_, _, after) = self.demand(now, &name, old.demand_bps);
             changed.push((name, old.now, after));
         }
         changed
+    }
+
+    /// Its box loses power: nothing passes until it [starts again](DataPlane::restart).
+    pub(crate) fn power_off(&mut self, now: u64) -> Vec<Changed> {
+        self.is_off = true;
+        self.refresh_all(now)
     }
 
     /// What is in force and passes, as of the last change.
@@ -117,58 +121,53 @@ impl DataPlane {
     }
 
     /// When what is in force next changes by itself.
-    pub(crate) fn next_change(&self, now: u64) -> Option<u64> {
-        let unset = self.unset.first().map(|(time, _)| *time);
-        let times = unset.into_iter().chain([self.deadline_ns]);
-        let times = times.flat_map(|time| [time, time.saturating_add(FLEET_HOLD_NS)]);
-        times.filter(|&time| time > now).min()
+    pub(crate) fn next_change(&self) -> Option<u64> {
+        self.shares.next_end().filter(|_| !self.is_off)
     }
 
     /// The rates of a limit are those of now.
     fn refresh(&mut self, now: u64, name: &CompactString) -> Changed {
-        let deadline_ns = self.deadline_ns;
         let Some(limit) = self.limits.get_mut(name) else {
             return (name.clone(), Rates::default(), Rates::default());
         };
         limit.pass(now);
         let before = limit.now;
-        limit.now = limit.rates(now, deadline_ns);
+        limit.now = if self.is_off {
+            Rates::default()
+        } else {
+            let in_force_bps = self.shares.in_force(&limit.name, &limit.limit).bits_per_sec();
+            Rates {
+                in_force_bps,
+                passes_bps: limit.demand_bps.min(in_force_bps),
+                demand_bps: limit.demand_bps,
+                divided_bps: limit.demand_bps.min(limit.limit.safe.bits_per_sec()),
+            }
+        };
         if limit.now.passes_bps > 0 {
             self.active.insert(name.clone());
         } else if self.active.remove(name) {
             // What was sent until now is a change.
-            self.changes.remove(&(limit.changed, name.clone()));
-            limit.changed = self.cursor + 1;
-            self.changes.insert((limit.changed, name.clone()));
+            let at = self.cursor + 1;
+            self.change(name, at);
         }
-        (name.clone(), before, limit.now)
+        let after = self.rates(name);
+        (name.clone(), before, after)
     }
 
-    /// Forgets what has run out: first what is borrowed, then what is lent.
-    fn fall_back(&mut self, now: u64) {
-        for (name, limit) in &mut self.limits {
-            let deadline_ns = limit.unset_since_ns.unwrap_or(self.deadline_ns);
-            let before = (limit.lent_bps, limit.borrowed_bps);
-            if now >= deadline_ns {
-                limit.borrowed_bps = 0;
-            }
-            if now >= deadline_ns.saturating_add(FLEET_HOLD_NS) {
-                limit.lent_bps = 0;
-            }
-            if before != (limit.lent_bps, limit.borrowed_bps) {
-                self.changes.remove(&(limit.changed, name.clone()));
-                limit.changed = self.cursor + 1;
-                self.changes.insert((limit.changed, name.clone()));
-            }
-        }
+    /// Records that a limit changes at this cursor.
+    fn change(&mut self, name: &CompactString, at: u64) {
+        let Some(limit) = self.limits.get_mut(name) else { return };
+        self.changes.remove(&(limit.changed, name.clone()));
+        limit.changed = at;
+        self.changes.insert((at, name.clone()));
     }
 
-    /// All rates are those of now.
+    /// What has run out falls back, and all rates are those of now.
     pub(crate) fn refresh_all(&mut self, now: u64) -> Vec<Changed> {
+        for name in self.shares.advance(now) {
+            self.change(&name.as_str().into(), self.cursor + 1);
+        }
         let names: Vec<CompactString> = self.limits.keys().cloned().collect();
-        let over = |(time, _): &(u64, CompactString)| time.saturating_add(FLEET_HOLD_NS) <= now;
-        self.unset.retain(|unset| !over(unset));
-        self.fall_back(now);
         names.iter().map(|name| self.refresh(now, name)).collect()
     }
 
@@ -182,30 +181,15 @@ impl DataPlane {
 
     /// An order arrives.
     pub(crate) fn order(&mut self, now: u64, order: &FleetOrder) -> (FleetFacts, Vec<Changed>) {
-        let mut changed = Vec::new();
+        let over = self.shares.advance(now);
         self.cursor += 1;
-        if order.deadline_ns > now {
-            let was_over = now >= self.deadline_ns;
-            if was_over {
-                self.fall_back(now);
-            }
-            self.deadline_ns = order.deadline_ns;
-            for share in &order.shares {
-                let Some(limit) = self.limits.get_mut(&share.name) else { continue };
-                limit.lent_bps = share.lent_bps;
-                limit.borrowed_bps = share.borrowed_bps;
-                if let Some(since) = limit.unset_since_ns.take() {
-                    self.unset.remove(&(since, share.name.clone()));
-                }
-                self.changes.remove(&(limit.changed, share.name.clone()));
-                limit.changed = self.cursor;
-                self.changes.insert((limit.changed, share.name.clone()));
-                changed.push(self.refresh(now, &share.name));
-            }
-            if was_over {
-                changed.extend(self.refresh_all(now));
-            }
+        let ordered = self.shares.order(order, now);
+        let names: BTreeSet<CompactString> =
+            over.iter().chain(&ordered).map(|name| name.as_str().into()).collect();
+        for name in &names {
+            self.change(name, self.cursor);
         }
+        let changed = names.iter().map(|name| self.refresh(now, name)).collect();
         let facts = self.facts(now, order.since);
         (facts, changed)
     }
@@ -220,16 +204,18 @@ impl DataPlane {
         let limits = names.iter().filter_map(|name| {
             let limit = self.limits.get_mut(name)?;
             limit.pass(now);
+            let part = self.shares.part(name)?;
             Some(SharedLimit {
                 name: name.clone(),
                 port: "port".into(),
                 at: "1:".into(),
-                limit_bps: limit.limit_bps,
-                safe_bps: limit.safe_bps,
-                lent_bps: limit.lent_bps,
-                borrowed_bps: limit.borrowed_bps,
+                limit_bps: limit.limit.limit.bits_per_sec(),
+                safe_bps: limit.limit.safe.bits_per_sec(),
+                lent_bps: part.lent(limit.limit.safe),
+                borrowed_bps: part.borrowed(),
                 in_force_bps: limit.now.in_force_bps,
-                unset_since_ns: limit.unset_since_ns,
+                unset_since_ns: part.unset_since(),
+                rejoins: limit.limit.rejoins,
                 sent_bytes: u64::try_from(limit.sent / 8_000_000_000).unwrap_or(u64::MAX),
                 // What is demanded and does not pass waits.
                 backlog_bytes: u64::from(limit.demand_bps > limit.now.in_force_bps) * 1_500,
@@ -237,7 +223,7 @@ impl DataPlane {
             })
         });
         let limits = limits.collect();
-        let (deadline_ns, cursor) = (self.deadline_ns, self.cursor);
+        let (deadline_ns, cursor) = (self.shares.deadline(), self.cursor);
         FleetFacts { now_ns: now, deadline_ns, cursor, limits, gone: Vec::new() }
     }
 }

@@ -3,7 +3,7 @@
 use crate::data_plane::{Changed, DataPlane};
 use crate::network::Network;
 use compact_str::CompactString;
-use narrows_lending::{Agent, Member};
+use narrows_lending::{Agent, Claim, Member};
 use narrows_snapshot::{FleetFacts, FleetOrder};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -43,6 +43,8 @@ pub struct Place {
     pub limit_bps: u64,
     /// The box's safe share.
     pub safe_bps: u64,
+    /// Whether the box waits for its agent's word after a start.
+    pub rejoins: bool,
 }
 
 /// What can go wrong.
@@ -64,6 +66,13 @@ pub enum Fault {
     },
     /// The data plane starts again.
     RestartDataPlane(BoxId),
+    /// The box loses power, and has it again after so long, if at all. Its agent starts with it.
+    PowerOff {
+        /// This box.
+        at: BoxId,
+        /// In nanoseconds; none means never.
+        back_ns: Option<u64>,
+    },
     /// The boxes of this mask do not reach the others, until the next cut.
     Cut(u64),
 }
@@ -75,6 +84,9 @@ struct Box {
     clock_offset_ns: u64,
     clock_drift_ppm: i64,
     agent: Option<Agent>,
+    /// What the agent saved: it is there after a start, too.
+    saved: Vec<Claim>,
+    is_off: bool,
     /// Counts starts of the agent: what was on its way to an earlier one does not reach this one.
     life: u64,
     stalled_until: u64,
@@ -97,6 +109,9 @@ enum What {
     Cut(u64),
     Kill { back_ns: Option<u64> },
     Stall { for_ns: u64 },
+    PowerOff { back_ns: Option<u64> },
+    PowerOn,
+    Forget { off: Vec<BoxId> },
 }
 
 /// What is counted over a history.
@@ -193,8 +208,7 @@ impl World {
             for place in places(id) {
                 let limit = limits.entry(place.name.clone()).or_default();
                 limit.most_bps = place.limit_bps.max(limit.most_bps);
-                let added =
-                    data_plane.add(clock_offset_ns, place.name, place.limit_bps, place.safe_bps);
+                let added = data_plane.add(clock_offset_ns, place);
                 limit.in_force_bps += added.2.in_force_bps;
             }
             boxes.push(Box {
@@ -202,6 +216,8 @@ impl World {
                 clock_offset_ns,
                 clock_drift_ppm: random.random_range(-drift..=drift),
                 agent: None,
+                saved: Vec::new(),
+                is_off: false,
                 life: 0,
                 stalled_until: 0,
                 wakes_ns: 0,
@@ -251,8 +267,15 @@ impl World {
             Fault::KillAgent { at: id, back_ns } => self.at(at, id, What::Kill { back_ns }),
             Fault::StallAgent { at: id, for_ns } => self.at(at, id, What::Stall { for_ns }),
             Fault::RestartDataPlane(id) => self.at(at, id, What::Restart),
+            Fault::PowerOff { at: id, back_ns } => self.at(at, id, What::PowerOff { back_ns }),
             Fault::Cut(mask) => self.at(at, 0, What::Cut(mask)),
         }
+    }
+
+    /// An operator says to the agent of a box at `at` which boxes are off. He says so only of those
+    /// that are.
+    pub fn forget(&mut self, at: u64, id: BoxId, off: Vec<BoxId>) {
+        self.at(at, id, What::Forget { off });
     }
 
     /// What was counted so far.
@@ -316,7 +339,7 @@ impl World {
     }
 
     fn wake_at_change(&mut self, id: BoxId) {
-        if let Some(local) = self.boxes[id].data_plane.next_change(self.clock(id)) {
+        if let Some(local) = self.boxes[id].data_plane.next_change() {
             // A deadline that was put off since is looked at when it would have come.
             let time = self.true_time(id, local);
             let planned = self.boxes[id].wakes_ns;
@@ -381,8 +404,10 @@ impl World {
                 let began = cpu_time();
                 let _ = agent.on_message(clock, &name(from), &bytes);
                 self.outcome.agent_time += cpu_time().saturating_sub(began);
+                self.save(id);
                 self.plan_turn(id);
             }
+            What::Restart if self.boxes[id].is_off => {}
             What::Restart => {
                 let changed = self.boxes[id].data_plane.restart(clock);
                 self.account(changed);
@@ -394,11 +419,36 @@ impl World {
             }
             What::Cut(mask) => self.cut = mask,
             What::Kill { back_ns } => {
-                self.boxes[id].agent = None;
-                self.boxes[id].life += 1;
-                self.orders.remove(&id);
+                self.kill(id);
                 if let Some(back_ns) = back_ns {
                     self.at(self.now + back_ns, id, What::Start);
+                }
+            }
+            What::PowerOff { .. } if self.boxes[id].is_off => {}
+            What::PowerOff { back_ns } => {
+                self.kill(id);
+                self.boxes[id].is_off = true;
+                let changed = self.boxes[id].data_plane.power_off(clock);
+                self.account(changed);
+                if let Some(back_ns) = back_ns {
+                    self.at(self.now + back_ns, id, What::PowerOn);
+                }
+            }
+            What::PowerOn => {
+                self.boxes[id].is_off = false;
+                let changed = self.boxes[id].data_plane.restart(clock);
+                self.account(changed);
+                self.wake_at_change(id);
+                self.start(id);
+            }
+            What::Forget { off } => {
+                let off = off.into_iter().filter(|&off| self.boxes[off].is_off);
+                let off: Vec<String> = off.map(name).collect();
+                if let Some(agent) = &mut self.boxes[id].agent {
+                    // What it refuses, it does not do.
+                    let _ = agent.forget(clock, &off);
+                    self.save(id);
+                    self.plan_turn(id);
                 }
             }
             What::Stall { for_ns } => {
@@ -408,8 +458,24 @@ impl World {
         }
     }
 
+    fn kill(&mut self, id: BoxId) {
+        self.boxes[id].agent = None;
+        self.boxes[id].life += 1;
+        self.orders.remove(&id);
+    }
+
+    /// What the agent wants to have saved is.
+    fn save(&mut self, id: BoxId) {
+        let this = &mut self.boxes[id];
+        let Some(agent) = &mut this.agent else { return };
+        if let Some(claims) = agent.unsaved() {
+            this.saved = claims;
+            agent.saved();
+        }
+    }
+
     fn start(&mut self, id: BoxId) {
-        if self.boxes[id].agent.is_some() {
+        if self.boxes[id].agent.is_some() || self.boxes[id].is_off {
             return;
         }
         let member = |id| Member { name: name(id), weight: 1, most_bps: None };
@@ -422,7 +488,11 @@ impl World {
         // The wall clock: true time, and not the same everywhere.
         let incarnation = self.now + 1 + self.boxes[id].clock_offset_ns;
         let clock = self.clock(id);
-        self.boxes[id].agent = Agent::new(settings, incarnation, clock).ok();
+        let saved = self.boxes[id].saved.clone();
+        self.boxes[id].agent = Agent::new(settings, incarnation, clock).ok().map(|mut agent| {
+            agent.restore(saved);
+            agent
+        });
         self.boxes[id].life += 1;
         self.boxes[id].is_ordering = false;
         self.plan_turn(id);
@@ -448,6 +518,8 @@ impl World {
         let began = cpu_time();
         let order = agent.order(clock);
         self.outcome.agent_time += cpu_time().saturating_sub(began);
+        self.save(id);
+        let this = &mut self.boxes[id];
         this.is_ordering = true;
         let life = this.life;
         self.outcome.orders += u64::from(!order.shares.is_empty());
@@ -477,6 +549,7 @@ impl World {
         let began = cpu_time();
         let published = agent.answered(clock, &facts);
         self.outcome.agent_time += cpu_time().saturating_sub(began);
+        self.save(id);
         for outgoing in published {
             let to = |other: BoxId| outgoing.to.as_ref().is_none_or(|to| *to == name(other));
             for other in (0..self.boxes.len()).filter(|&other| other != id && to(other)) {

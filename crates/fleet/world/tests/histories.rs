@@ -21,7 +21,7 @@ fn settings(boxes: usize, seed: u64, network: Network) -> Settings {
 fn equal(boxes: usize) -> impl Fn(usize) -> Vec<Place> {
     move |_| {
         let safe_bps = LIMIT_BPS / boxes as u64;
-        vec![Place { name: "uplink".into(), limit_bps: LIMIT_BPS, safe_bps }]
+        vec![Place { name: "uplink".into(), limit_bps: LIMIT_BPS, safe_bps, rejoins: false }]
     }
 }
 
@@ -104,6 +104,116 @@ fn both_sides_of_a_cut_fall_to_what_they_own() {
     assert_eq!(world.outcome().worst_excess_bps(), 0);
 }
 
+/// Boxes whose shares can be claimed while they are off.
+fn rejoining(boxes: usize) -> impl Fn(usize) -> Vec<Place> {
+    move |id| equal(boxes)(id).into_iter().map(|place| Place { rejoins: true, ..place }).collect()
+}
+
+/// Four boxes, the last of which has been off since the sixth second, for so long. The first could
+/// use all.
+fn with_one_off(back_ns: Option<u64>) -> World {
+    let mut world = World::new(settings(4, 6, Network::of_delay_ms(20)), rejoining(4));
+    world.demand(0, 0, "uplink", 2 * LIMIT_BPS);
+    world.fault(6_000 * MS, Fault::PowerOff { at: 3, back_ns });
+    world
+}
+
+fn part_of_limit(world: &World, id: usize) -> f64 {
+    world.in_force_bps(id, "uplink") as f64 / LIMIT_BPS as f64
+}
+
+#[test]
+fn boxes_that_rejoin_have_their_shares_once_all_are_heard() {
+    let mut world = World::new(settings(4, 6, Network::of_delay_ms(20)), rejoining(4));
+    world.demand(0, 0, "uplink", 2 * LIMIT_BPS);
+    world.run(4_000 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn the_share_of_a_box_that_is_off_is_used_once_an_operator_says_so() {
+    let mut world = with_one_off(None);
+    world.run(20_000 * MS);
+    assert!(part_of_limit(&world, 0) < 0.76, "{}", part_of_limit(&world, 0));
+    // Said to one box, it is used by another.
+    world.forget(20_000 * MS, 1, vec![3]);
+    world.run(22_900 * MS);
+    assert!(part_of_limit(&world, 0) < 0.76, "what it lent may be in force elsewhere");
+    world.run(24_000 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn an_agent_that_starts_again_still_knows_who_is_off() {
+    let mut world = with_one_off(None);
+    world.forget(10_000 * MS, 1, vec![3]);
+    world.fault(20_000 * MS, Fault::KillAgent { at: 1, back_ns: Some(500 * MS) });
+    world.run(19_999 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95);
+    world.run(30_000 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_box_that_is_back_begins_with_its_small_part_and_has_its_share_soon() {
+    let mut world = with_one_off(Some(20_000 * MS));
+    world.forget(10_000 * MS, 1, vec![3]);
+    for id in 0..4 {
+        world.demand(25_000 * MS, id, "uplink", LIMIT_BPS);
+    }
+    world.run(26_001 * MS);
+    assert!(part_of_limit(&world, 3) < 0.01, "{}", part_of_limit(&world, 3));
+    // Until three seconds after the start, what an agent lent before may be in force elsewhere.
+    world.run(29_500 * MS);
+    assert!(part_of_limit(&world, 3) > 0.24, "{}", part_of_limit(&world, 3));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_box_that_is_back_and_cut_off_has_its_small_part_until_it_hears_all() {
+    let mut world = with_one_off(Some(20_000 * MS));
+    world.forget(10_000 * MS, 1, vec![3]);
+    world.demand(0, 3, "uplink", LIMIT_BPS);
+    world.fault(25_000 * MS, Fault::Cut(0b1000));
+    world.run(60_000 * MS);
+    assert!(part_of_limit(&world, 3) < 0.01, "{}", part_of_limit(&world, 3));
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    world.fault(60_000 * MS, Fault::Cut(0));
+    world.run(62_000 * MS);
+    assert!(part_of_limit(&world, 3) > 0.24, "{}", part_of_limit(&world, 3));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_share_that_two_boxes_claim_at_once_has_at_most_one_of_them() {
+    let mut world = with_one_off(None);
+    world.forget(10_000 * MS, 0, vec![3]);
+    world.forget(10_000 * MS, 1, vec![3]);
+    world.run(20_000 * MS);
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+    // Said again to one of them, it is used.
+    world.forget(20_000 * MS, 1, vec![3]);
+    world.run(25_000 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn boxes_that_are_off_together_are_forgotten_together() {
+    let mut world = with_one_off(None);
+    world.fault(7_000 * MS, Fault::PowerOff { at: 2, back_ns: None });
+    world.forget(10_000 * MS, 1, vec![3]);
+    world.run(20_000 * MS);
+    assert!(part_of_limit(&world, 0) < 0.51, "the other one might claim it, too");
+    world.forget(20_000 * MS, 1, vec![2, 3]);
+    world.run(25_000 * MS);
+    assert!(part_of_limit(&world, 0) > 0.95, "{}", part_of_limit(&world, 0));
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
 #[test]
 fn a_data_plane_that_starts_again_is_set_at_once() {
     let mut world = World::new(settings(2, 4, Network::of_delay_ms(5)), equal(2));
@@ -143,8 +253,42 @@ fn a_skewed_demand_that_moves_uses_the_limit() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Demand { box_id: usize, percent: u64 },
+    Demand {
+        box_id: usize,
+        percent: u64,
+    },
     Fault(Fault),
+    /// The operator says to a box who of these is off, as far as it is true.
+    Forget(usize, Vec<usize>),
+}
+
+impl Step {
+    /// Plans it at `at`, in milliseconds.
+    fn plan(self, world: &mut World, at: u64) {
+        match self {
+            Self::Demand { box_id, percent } => {
+                world.demand(at * MS, box_id, "uplink", LIMIT_BPS / 100 * percent);
+            }
+            Self::Fault(fault) => world.fault(at * MS, fault),
+            Self::Forget(id, off) => world.forget(at * MS, id, off),
+        }
+    }
+}
+
+/// Steps of boxes of which some are off for a while, and most are forgotten.
+fn steps_with_power(boxes: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let at = 0..50_000_u64;
+    let off = (0..boxes, prop::option::weighted(0.8, 0..20_000_u64));
+    let off = (at.clone(), off).prop_map(|(at, (id, back))| {
+        let back_ns = back.map(|ms| ms * MS);
+        (at, Step::Fault(Fault::PowerOff { at: id, back_ns }))
+    });
+    let forget = (at, 0..boxes, prop::collection::vec(0..boxes, 1..=boxes));
+    let forget = forget.prop_map(|(at, id, off)| (at, Step::Forget(id, off)));
+    let power = prop::collection::vec(prop_oneof![1 => off, 3 => forget], 0..30);
+    let others = steps(boxes)
+        .prop_map(|steps| steps.into_iter().map(|(at, step)| (3 * at, step)).collect::<Vec<_>>());
+    (power, others).prop_map(|(power, others)| power.into_iter().chain(others).collect())
 }
 
 fn steps(boxes: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
@@ -188,14 +332,25 @@ proptest! {
         let settings = Settings { order_ns: order_ms * MS, ..settings(boxes, seed, network) };
         let mut world = World::new(settings, equal(boxes));
         for (at, step) in steps {
-            match step {
-                Step::Demand { box_id, percent } => {
-                    world.demand(at * MS, box_id, "uplink", LIMIT_BPS / 100 * percent);
-                }
-                Step::Fault(fault) => world.fault(at * MS, fault),
-            }
+            step.plan(&mut world, at);
         }
         world.run(20_000 * MS);
+        let outcome = world.outcome();
+        prop_assert_eq!(outcome.worst_excess_bps(), 0, "first at {:?}", outcome.first_excess_ns);
+    }
+
+    #[test]
+    fn the_sum_never_exceeds_the_limit_where_boxes_are_off_and_forgotten(
+        seed in any::<u64>(),
+        network in prop_oneof![Just(Network::of_delay_ms(20)), networks()],
+        (boxes, steps) in
+            (2..6_usize).prop_flat_map(|boxes| (Just(boxes), steps_with_power(boxes))),
+    ) {
+        let mut world = World::new(settings(boxes, seed, network), rejoining(boxes));
+        for (at, step) in steps {
+            step.plan(&mut world, at);
+        }
+        world.run(60_000 * MS);
         let outcome = world.outcome();
         prop_assert_eq!(outcome.worst_excess_bps(), 0, "first at {:?}", outcome.first_excess_ns);
     }

@@ -131,7 +131,7 @@ fn one(setup: &Setup, case: &Case, seed: u64, row: &mut Row) {
         },
         |_| {
             let safe_bps = limit_bps / case.boxes as u64;
-            vec![Place { name: NAME.into(), limit_bps, safe_bps }]
+            vec![Place { name: NAME.into(), limit_bps, safe_bps, rejoins: false }]
         },
     );
     let mut random = Pcg64Mcg::seed_from_u64(seed ^ 1);

@@ -63,7 +63,6 @@ mod seen;
 mod services_file;
 mod session;
 mod sets_file;
-mod shares;
 mod signals;
 mod sizing;
 mod slow_path;

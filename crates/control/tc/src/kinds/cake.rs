@@ -40,7 +40,7 @@ const USAGE: &str = "Usage: { cake | cake_mq } [ bandwidth RATE | unlimited* | a
              | pppoe-ptm | bridged-ptm | { pppoa | ipoa }-{ vcmux | llc | llcsnap }
              | { pppoe | bridged }-{ vcmux | llcsnap } ] [ atm | ptm | noatm* ] [ mpu N ]
            [ coordination fair*|equal|edt|lock ] [ sync TIME ]
-           [ fleet NAME { safe RATE | boxes N } | nofleet* ]
+           [ fleet NAME { safe RATE | boxes N } [ rejoin ] | nofleet* ]
            [ autorate MIN MAX [ line PORT ] [ reflector ADDRESS ]... | noautorate* ]
 * marks the defaults. inner tells flows apart inside of tunnels. split-gso changes nothing:
 frames at a port are segments already.";

@@ -47,7 +47,8 @@ pub(super) fn parse(
              of them."
         )));
     }
-    *fleet = Some(Box::new(Fleet { name, safe }));
+    let rejoins = words.next_if(|word| word == "rejoin").is_some();
+    *fleet = Some(Box::new(Fleet { name, safe, rejoins }));
     Ok(())
 }
 
@@ -63,28 +64,31 @@ pub(super) fn refuse(kind: &str, words: Words) -> Result<(), Complaint> {
 
 /// Prints what makes `limit` that of a fleet.
 pub(super) fn show(fleet: Option<&Fleet>, limit: Rate, line: &mut Line) {
-    let Some(Fleet { name, safe }) = fleet else { return };
+    let Some(Fleet { name, safe, rejoins }) = fleet else { return };
     let bytes = fleet.map_or(0, |fleet| fleet.safe_share(limit).bytes_per_sec());
     let mut json = vec![("name", Json::Text(name.to_string())), ("safe", Json::Number(bytes))];
-    let text = match safe {
+    let mut text = match safe {
         SafeShare::Rate(rate) => format!("fleet {name} safe {} ", line.rate(*rate)),
         SafeShare::Boxes(boxes) => {
             json.push(("boxes", Json::Number(u64::from(*boxes))));
             format!("fleet {name} boxes {boxes} ")
         }
     };
+    if *rejoins {
+        json.push(("rejoin", Json::Bool(true)));
+        text.push_str("rejoin ");
+    }
     line.add("fleet", Json::Object(json), &text);
 }
 
 /// The same as words, each after a space.
 pub(super) fn save(fleet: Option<&Fleet>) -> String {
-    match fleet {
-        None => String::new(),
-        Some(Fleet { name, safe: SafeShare::Rate(rate) }) => {
-            format!(" fleet {name} safe {}bit", rate.bits_per_sec())
+    let Some(Fleet { name, safe, rejoins }) = fleet else { return String::new() };
+    let rejoin = if *rejoins { " rejoin" } else { "" };
+    match safe {
+        SafeShare::Rate(rate) => {
+            format!(" fleet {name} safe {}bit{rejoin}", rate.bits_per_sec())
         }
-        Some(Fleet { name, safe: SafeShare::Boxes(boxes) }) => {
-            format!(" fleet {name} boxes {boxes}")
-        }
+        SafeShare::Boxes(boxes) => format!(" fleet {name} boxes {boxes}{rejoin}"),
     }
 }

@@ -28,7 +28,7 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
 ... class add ... htb rate R1 [burst B1] [mpu B] [overhead O]
                       [prio P] [ceil R2] [cburst B2] [mtu MTU] [quantum Q]
                       [weight W] [borrow none|ID,ID...]
-                      [fleet NAME safe RATE | fleet NAME boxes N]
+                      [fleet NAME {safe RATE | boxes N} [rejoin]]
  rate     rate assured to this class (its children can still borrow)
  burst    how much may leave at once at rate after a pause {computed}
  ceil     rate that is never exceeded (borrowing included) {rate}
@@ -42,7 +42,7 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
  weight   part among those of its priority, under coordination flowvalve {1}
  borrow   from whom, the first before the others, under coordination flowvalve {from those beside}
  fleet    rate and ceil are those of several boxes together; this one may use safe alone,
-          or a part in so many boxes";
+          or a part in so many boxes; with rejoin, only by its agent's word after a start";
 
 /// The version of the kernel's `htb`, whose output this follows.
 const VERSION: &str = "3.17";

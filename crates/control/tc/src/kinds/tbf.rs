@@ -21,7 +21,7 @@ use std::fmt::Write;
 const USAGE: &str = "Usage: tbf rate RATE burst SIZE { limit SIZE | latency TIME }
            [ peakrate RATE mtu SIZE ] [ overhead BYTES ] [ mpu BYTES ]
            [ linklayer ethernet|atm|adsl|ptm ] [ coordination fair|equal|edt|lock ] [ sync TIME ]
-           [ fleet NAME { safe RATE | boxes N } ] [ autorate MIN MAX [ line PORT ]
+           [ fleet NAME { safe RATE | boxes N } [ rejoin ] ] [ autorate MIN MAX [ line PORT ]
            [ reflector ADDRESS ]... ]";
 
 /// What has been parsed so far. As in `tc`, 0 counts as not given.

@@ -40,6 +40,22 @@ fn every_rate_that_can_be_shared_is_shown_with_the_safe_share() {
 }
 
 #[test]
+fn a_share_that_may_be_another_box_s_after_a_start_is_shown_so() {
+    for (words, show) in SHARED {
+        for safe in ["safe 250Mbit", "boxes 4"] {
+            let mut host = with_htb();
+            host.ok(&format!("{words} fleet site {safe} rejoin"));
+            let shown = host.ok(show);
+            assert!(shown.contains(&format!("fleet site {safe} rejoin ")), "{shown}");
+            let json = host.ok(&format!("-j {show}"));
+            assert!(json.contains(r#""rejoin":true}"#), "{json}");
+            let saved = save(&host.policy);
+            assert_eq!(load(&saved, "saved", &OfflineHost::default()).unwrap(), host.policy);
+        }
+    }
+}
+
+#[test]
 fn a_change_without_the_words_makes_a_rate_one_s_own_again() {
     for (words, show) in SHARED {
         let mut host = with_htb();

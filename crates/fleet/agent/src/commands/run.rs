@@ -2,6 +2,7 @@
 
 use clap::Args;
 use narrows_fleet::agent::Agent;
+use narrows_fleet::claims;
 use narrows_fleet::config::{CONFIG, Config, ConfigError, check_files, seed};
 use narrows_fleet::engine::nats::Nats;
 use narrows_fleet::plane::Instance;
@@ -57,7 +58,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
         config.members.len()
     );
     let (asked, questions) = mpsc::channel(QUESTIONS);
-    let agent = Agent::new(config, plane, engine, questions)?;
+    let claims = claims::read(&config.claims)?;
+    let mut agent = Agent::new(config, plane, engine, questions)?;
+    agent.restore(claims);
     let [terminate, interrupt] = &mut signals;
     let stop = async {
         tokio::select! {

@@ -13,12 +13,12 @@ use super::{Instance, planning};
 use crate::clock;
 use crate::error::InstanceError;
 use crate::plane::{InheritedPlane, Plane};
-use crate::shares::{Held, Shares, SharesState};
 use crate::upgrade::state::LineState;
 use narrows_forwarding::PortId;
 use narrows_policy::{
     FleetLimit, FleetName, FleetPlace, Handle, Kind, NodeStats, Policy, PortPolicy,
 };
+use narrows_shares::{Held, Shares, SharesState};
 use narrows_snapshot::{FleetFacts, FleetOrder, FleetStanding, SharedLimit};
 use narrows_units::{Nanos, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -100,7 +100,7 @@ impl Fleet {
             }
         }
         for (port, name, limit) in policy.changed_shared_limits(before) {
-            let counted = Counted::default();
+            let (counted, limit_rejoins) = (Counted::default(), limit.rejoins);
             let known = self.limits.entry(name.clone());
             let known = known.or_insert_with(|| Known {
                 port: port.to_owned(),
@@ -109,6 +109,7 @@ impl Fleet {
                 changed: 0,
             });
             (known.port, known.limit) = (port.to_owned(), limit);
+            self.shares.set_rejoins(&name, limit_rejoins);
             self.change(&name, at);
         }
         let ports = policy.ports().filter(|(_, port)| shares_only_classes_of_root(port));
@@ -177,6 +178,7 @@ impl Fleet {
             unset_since_ns: part.unset_since(),
             assured_bps: limit.assured.bits_per_sec(),
             prio: limit.prio,
+            rejoins: limit.rejoins,
             sent_bytes: counted.sent_bytes,
             backlog_bytes: counted.backlog_bytes,
             dropped_packets: counted.dropped_packets,

@@ -5,12 +5,12 @@
 
 use crate::error::InstanceError;
 use crate::plane::{PlaneKind, Reconciled};
-use crate::shares::Shares;
 use narrows_forwarding::{Forwarding, PerPort, PortId};
 use narrows_policy::{
     FleetLimit, FleetName, Plan, Policy, PolicyError, PortPolicy, is_intermediate,
 };
 use narrows_shaper::Installation;
+use narrows_shares::Shares;
 use narrows_xdp::Numbers;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -12,9 +12,9 @@ pub use super::binary::StateError;
 use super::binary::read_u32;
 use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
-use crate::shares::SharesState;
 use narrows_balance::ServicesState;
 use narrows_forwarding::{PORTS_MAX, PerDevice, PerPort};
+use narrows_shares::SharesState;
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -335,7 +335,19 @@ mod tests {
     use super::super::spent::tests::class;
     use super::*;
     use narrows_coordination::Spent;
+    use narrows_policy::FleetName;
+    use narrows_shares::Shares;
+    use narrows_snapshot::{FleetOrder, FleetShare};
     use proptest::prelude::*;
+
+    /// Those of a box that lends.
+    fn shares() -> SharesState {
+        let mut shares = Shares::default();
+        shares.add(&FleetName::new("site").unwrap(), 1);
+        let lent = FleetShare { name: "site".into(), lent_bps: 8, borrowed_bps: 0 };
+        shares.order(&FleetOrder { shares: vec![lent], deadline_ns: 5, since: 0 }, 2);
+        shares.state()
+    }
 
     fn contents() -> Contents {
         let counted = PortCounted {
@@ -361,7 +373,7 @@ mod tests {
         queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
         Contents {
             stopped: 9,
-            shares: SharesState::example(),
+            shares: shares(),
             lines: [("eth1".to_owned(), LineState { rate: 8, full_at: Some(9) })].into(),
             counted: vec![counted, PortCounted::default()].into(),
             events: vec!["joined".into()],

@@ -6,7 +6,9 @@
 //! what is borrowed is void, and [`FLEET_HOLD_NS`] later nothing is lent any more, because then
 //! each loan has ended where it went. A limit that is new here may have been lent by an agent
 //! earlier. So it begins as if all but a part in [`FLEET_FLOOR`] were lent at the deadline: that
-//! part is in force until an agent says more, or the hold has passed.
+//! part is in force until an agent says more, or the hold has passed. The share of a box that was
+//! off may be another box's by now: a limit that *rejoins* has that part until an agent says more,
+//! however long that is.
 //!
 //! *Principles.* No clock and no policy in here: the time and the rates are arguments. A copy costs
 //! a few pointers, so a planner on another thread takes one along.
@@ -21,9 +23,9 @@ use serde::{Deserialize, Serialize};
 
 /// The parts of all shared limits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shares {
+pub struct Shares {
     parts: OrdMap<FleetName, Part>,
-    /// Those at the floor, by when they came.
+    /// Those at the floor that leave it by themselves, by when they came.
     at_floor: OrdSet<(u64, FleetName)>,
     /// Until when the agent's orders hold; 0 if none has spoken.
     deadline: u64,
@@ -33,7 +35,7 @@ pub(crate) struct Shares {
 
 /// What of the agent's orders is still in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) enum Held {
+pub enum Held {
     /// Nothing: no agent has spoken, or none since the hold has passed.
     #[default]
     Nothing,
@@ -45,7 +47,7 @@ pub(crate) enum Held {
 
 /// The part of one shared limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub struct Part {
     /// What other boxes have, in bits per second.
     lent: u64,
     /// What this box has of others.
@@ -54,6 +56,8 @@ pub(crate) struct Part {
     unset_since: Option<u64>,
     /// Whether nothing but the floor is in force, because it is new.
     at_floor: bool,
+    /// Whether it leaves the floor by an agent's word only.
+    rejoins: bool,
 }
 
 /// The parts as another process gets them.
@@ -64,34 +68,25 @@ pub struct SharesState {
     parts: Vec<(String, Part)>,
 }
 
-#[cfg(test)]
-impl SharesState {
-    /// One that lends.
-    pub(crate) fn example() -> Self {
-        let part = Part { lent: 8, ..Part::default() };
-        Self { deadline: 5, held: Held::Loans, parts: vec![("site".to_owned(), part)] }
-    }
-}
-
 impl Part {
     /// What is lent of the safe share `safe`, in bits per second.
-    pub(crate) fn lent(&self, safe: Rate) -> u64 {
+    pub fn lent(&self, safe: Rate) -> u64 {
         let safe = safe.bits_per_sec();
         if self.at_floor { safe - safe / FLEET_FLOOR } else { self.lent }
     }
 
     /// What is borrowed, in bits per second.
-    pub(crate) fn borrowed(&self) -> u64 {
+    pub fn borrowed(&self) -> u64 {
         self.borrowed
     }
 
     /// Since when it is here, if no agent has set it.
-    pub(crate) fn unset_since(&self) -> Option<u64> {
+    pub fn unset_since(&self) -> Option<u64> {
         self.unset_since
     }
 
     /// Why that much is in force.
-    pub(crate) fn because(&self, held: Held) -> Because {
+    pub fn because(&self, held: Held) -> Because {
         match held {
             _ if self.at_floor => Because::Start,
             Held::All if self.unset_since.is_none() => Because::Agent,
@@ -109,7 +104,7 @@ impl Part {
 
 /// Why a rate is in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Because {
+pub enum Because {
     /// An agent says so.
     Agent,
     /// No agent has spoken for too long.
@@ -120,7 +115,7 @@ pub(crate) enum Because {
 
 impl Because {
     /// As views name it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Alone => "alone",
@@ -131,28 +126,28 @@ impl Because {
 
 impl Shares {
     /// The rate in force of `name`, which is `limit`. One that is not here yet is at the floor.
-    pub(crate) fn in_force(&self, name: &FleetName, limit: &FleetLimit) -> Rate {
+    pub fn in_force(&self, name: &FleetName, limit: &FleetLimit) -> Rate {
         let new = Part { at_floor: true, ..Part::default() };
         self.parts.get(name).unwrap_or(&new).in_force(limit)
     }
 
     /// The part of `name`.
-    pub(crate) fn part(&self, name: &str) -> Option<&Part> {
+    pub fn part(&self, name: &str) -> Option<&Part> {
         self.parts.get(name)
     }
 
     /// Until when the agent's orders hold; 0 if none has spoken.
-    pub(crate) fn deadline(&self) -> u64 {
+    pub fn deadline(&self) -> u64 {
         self.deadline
     }
 
     /// What of them is still in force.
-    pub(crate) fn held(&self) -> Held {
+    pub fn held(&self) -> Held {
         self.held
     }
 
     /// Adds `name`, which is new here `now`.
-    pub(crate) fn add(&mut self, name: &FleetName, now: u64) {
+    pub fn add(&mut self, name: &FleetName, now: u64) {
         if !self.parts.contains_key(name) {
             let part = Part { unset_since: Some(now), at_floor: true, ..Part::default() };
             self.parts.insert(name.clone(), part);
@@ -160,8 +155,21 @@ impl Shares {
         }
     }
 
+    /// Has `name` leave the floor by an agent's word only, or after the hold, too. Once it has left
+    /// the floor, this means nothing until it is new again.
+    pub fn set_rejoins(&mut self, name: &FleetName, rejoins: bool) {
+        let Some(part) = self.parts.get_mut(name) else { return };
+        part.rejoins = rejoins;
+        let since = part.unset_since.filter(|_| part.at_floor);
+        match since {
+            Some(since) if rejoins => drop(self.at_floor.remove(&(since, name.clone()))),
+            Some(since) => drop(self.at_floor.insert((since, name.clone()))),
+            None => {}
+        }
+    }
+
     /// Forgets `name`.
-    pub(crate) fn remove(&mut self, name: &FleetName) {
+    pub fn remove(&mut self, name: &FleetName) {
         let part = self.parts.remove(name);
         self.leave_floor(name, part.as_ref());
     }
@@ -174,7 +182,7 @@ impl Shares {
 
     /// Takes `order` at the time `now`, which is not before the last [`Shares::advance`]. Returns
     /// the names whose parts have changed. An order that is too late changes nothing.
-    pub(crate) fn order(&mut self, order: &FleetOrder, now: u64) -> Vec<FleetName> {
+    pub fn order(&mut self, order: &FleetOrder, now: u64) -> Vec<FleetName> {
         if order.deadline_ns <= now {
             return Vec::new();
         }
@@ -187,7 +195,7 @@ impl Shares {
             };
             let (name, before) = (name.clone(), *part);
             let (lent, borrowed) = (share.lent_bps, share.borrowed_bps);
-            let next = Part { lent, borrowed, unset_since: None, at_floor: false };
+            let next = Part { lent, borrowed, unset_since: None, at_floor: false, ..before };
             if next != before {
                 self.leave_floor(&name, Some(&before));
                 self.parts.insert(name.clone(), next);
@@ -198,7 +206,7 @@ impl Shares {
     }
 
     /// Lets what has run out at `now` fall back. Returns the names whose parts have changed.
-    pub(crate) fn advance(&mut self, now: u64) -> Vec<FleetName> {
+    pub fn advance(&mut self, now: u64) -> Vec<FleetName> {
         let mut changed = Vec::new();
         while let Some((since, name)) = self.at_floor.get_min().cloned()
             && since.saturating_add(FLEET_HOLD_NS) <= now
@@ -232,7 +240,7 @@ impl Shares {
     }
 
     /// When something runs out next.
-    pub(crate) fn next_end(&self) -> Option<u64> {
+    pub fn next_end(&self) -> Option<u64> {
         let floor = self.at_floor.get_min().map(|(since, _)| since.saturating_add(FLEET_HOLD_NS));
         let orders = match self.held {
             Held::Nothing => None,
@@ -243,14 +251,14 @@ impl Shares {
     }
 
     /// The parts for another process.
-    pub(crate) fn state(&self) -> SharesState {
+    pub fn state(&self) -> SharesState {
         let parts = self.parts.iter().map(|(name, part)| (name.to_string(), *part)).collect();
         SharesState { deadline: self.deadline, held: self.held, parts }
     }
 
     /// Takes over the parts of another process, of those names that are here. Returns the names
     /// whose parts have changed.
-    pub(crate) fn take_over(&mut self, state: SharesState) -> Vec<FleetName> {
+    pub fn take_over(&mut self, state: SharesState) -> Vec<FleetName> {
         let SharesState { deadline, held, parts } = state;
         (self.deadline, self.held) = (deadline, held);
         let mut changed = Vec::new();
@@ -261,7 +269,7 @@ impl Shares {
                 continue;
             }
             self.leave_floor(&name, Some(&before));
-            if let Some(since) = next.unset_since.filter(|_| next.at_floor) {
+            if let Some(since) = next.unset_since.filter(|_| next.at_floor && !next.rejoins) {
                 self.at_floor.insert((since, name.clone()));
             }
             self.parts.insert(name.clone(), next);

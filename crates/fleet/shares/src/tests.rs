@@ -18,7 +18,7 @@ fn name(number: u8) -> FleetName {
 fn limit() -> FleetLimit {
     let [limit, safe] = [LIMIT, SAFE].map(Rate::from_bits_per_sec);
     let (place, within) = (FleetPlace::Qdisc(Handle::new(1).unwrap()), None);
-    FleetLimit { place, within, limit, safe, assured: Rate::default(), prio: 0 }
+    FleetLimit { place, within, limit, safe, assured: Rate::default(), prio: 0, rejoins: false }
 }
 
 fn order(deadline_ns: u64, shares: &[(u8, u64, u64)]) -> FleetOrder {
@@ -44,6 +44,34 @@ fn a_new_limit_has_its_floor_until_the_hold_has_passed() {
     assert_eq!(shares.advance(100 + HOLD), [name(1)]);
     assert_eq!((in_force(&shares, 1), shares.next_end()), (SAFE, None));
     assert_eq!(shares.part("name-1").unwrap().unset_since(), Some(100));
+}
+
+#[test]
+fn a_limit_that_rejoins_has_its_floor_until_an_agent_speaks() {
+    let mut shares = Shares::default();
+    shares.add(&name(1), 100);
+    shares.set_rejoins(&name(1), true);
+    assert_eq!(shares.next_end(), None);
+    assert!(shares.advance(100 + 9 * HOLD).is_empty());
+    let mut after = Shares::default();
+    after.add(&name(1), 100 + 9 * HOLD);
+    after.take_over(shares.state());
+    assert!(after.advance(100 + 19 * HOLD).is_empty(), "nor in another process");
+    assert_eq!(in_force(&after, 1), SAFE / FLEET_FLOOR);
+    after.order(&order(30 * HOLD, &[(1, 0, 0)]), 20 * HOLD);
+    assert_eq!(in_force(&after, 1), SAFE);
+    after.advance(40 * HOLD);
+    assert_eq!(in_force(&after, 1), SAFE, "an agent that falls silent leaves its safe share");
+}
+
+#[test]
+fn a_limit_that_no_longer_rejoins_leaves_its_floor_after_the_hold() {
+    let mut shares = Shares::default();
+    shares.add(&name(1), 100);
+    shares.set_rejoins(&name(1), true);
+    shares.set_rejoins(&name(1), false);
+    assert_eq!(shares.advance(100 + HOLD), [name(1)]);
+    assert_eq!(in_force(&shares, 1), SAFE);
 }
 
 #[test]
