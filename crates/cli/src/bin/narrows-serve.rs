@@ -1,5 +1,5 @@
-//! The program behind `narrows serve` and `narrows history`, which are its command lines. The library
-//! does the work.
+//! The program behind `narrows serve` and `narrows history`, which are its command lines. The
+//! library does the work.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,9 +1,9 @@
 //! What each program of Narrows has around its work: the format of its log, what it prints, how it
 //! ends, and the man pages and completions that packages have.
 //!
-//! *One behaviour for all.* `narrows`, `narrows-serve`, `narrows-sync` and `narrows-fleet` are started
-//! by the same people and read by the same tools. So they log the same lines, escape what comes from
-//! outside ([`output`]), and end with the same exit codes.
+//! *One behaviour for all.* `narrows`, `narrows-serve`, `narrows-sync` and `narrows-fleet` are
+//! started by the same people and read by the same tools. So they log the same lines, escape what
+//! comes from outside ([`output`]), and end with the same exit codes.
 //!
 //! Non-goals: what the commands do, and the command lines themselves.
 

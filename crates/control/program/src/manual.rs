@@ -2,8 +2,8 @@
 //!
 //! Packages call the hidden command `manual` of each program when they are built; users find its
 //! results in the usual places. The pages are `NAME(8)` and one for each command,
-//! `NAME-COMMAND(8)`. Their text is that of `--help`; the part after "Examples:" becomes the section
-//! of that name.
+//! `NAME-COMMAND(8)`. Their text is that of `--help`; the part after "Examples:" becomes the
+//! section of that name.
 
 use anyhow::Context as _;
 use clap::{Args, Command};

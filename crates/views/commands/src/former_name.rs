@@ -1,5 +1,5 @@
-//! The former name of the history's file: `history.db`, when that of the directory of subscribers was
-//! `directory.sqlite` already.
+//! The former name of the history's file: `history.db`, when that of the directory of subscribers
+//! was `directory.sqlite` already.
 
 use anyhow::Context as _;
 use std::fs;
@@ -12,8 +12,8 @@ const FORMER: &str = "history.db";
 /// first has ended.
 const PARTS: [&str; 3] = ["-wal", "-shm", ""];
 
-/// Gives `file` what is kept under the former name in its folder, if it has the present one and does
-/// not exist. Call it before the file is opened, by the only process that writes it.
+/// Gives `file` what is kept under the former name in its folder, if it has the present one and
+/// does not exist. Call it before the file is opened, by the only process that writes it.
 ///
 /// # Errors
 /// If a file is there that cannot be renamed.
