@@ -6,8 +6,8 @@
 //!
 //! *Rates of members.* A million members of a set may have a rate each. A table of those would be
 //! read from memory for each packet, and every change would copy it. So numbers beyond the table's
-//! *are* rates, as floating-point numbers with 19 significant bits: rounded down, by less than 4
-//! parts in a million. Such a rate costs a division, and packets keep the one that they arrived
+//! *are* rates: bytes per second with six significant decimal digits, as operators write them, and
+//! rounded down otherwise. Such a rate costs a division, and packets keep the one that they arrived
 //! with.
 //!
 //! *Changes.* A qdisc that has given its packets times must give them new ones if a rate becomes
@@ -30,33 +30,42 @@ impl PaceId {
     /// The highest number of a rate in a table. Those above are rates themselves.
     pub const MAX: u32 = (1 << 16) - 1;
 
-    /// The bits behind the first one of a rate that is its own number.
-    const FRACTION: u32 = 18;
+    /// The digits of a rate that is its own number, as their upper bound,
+    const DIGITS: u64 = 1_000_000;
+    /// and how many numbers a power of ten has: the first digit is no 0.
+    const PER_POWER: u64 = Self::DIGITS / 10 * 9;
 
     /// The rate `number` of a table, from 1; `None` beyond [`PaceId::MAX`] and for 0.
     pub const fn new(number: u32) -> Option<Self> {
         if number == 0 || number > Self::MAX { None } else { Self::from_number(number) }
     }
 
-    /// `rate` itself, rounded down by less than 4 parts in a million; `None` for a rate of zero.
+    /// `rate` itself in whole bytes per second, of which the first six digits count; `None` below
+    /// one byte per second.
     pub const fn of(rate: Rate) -> Option<Self> {
-        let bits = rate.bits_per_sec();
-        if bits == 0 {
+        let (mut digits, mut power) = (rate.bytes_per_sec(), 0);
+        if digits == 0 {
             return None;
         }
-        // The mantissa's first bit adds one to the exponent, and small rates have neither.
-        let exponent = (u64::BITS - bits.leading_zeros()).saturating_sub(Self::FRACTION + 1);
-        let code = ((exponent as u64) << Self::FRACTION) + (bits >> exponent);
-        Self::from_number(Self::MAX + code as u32)
+        while digits >= Self::DIGITS {
+            digits /= 10;
+            power += 1;
+        }
+        Self::from_number(Self::MAX + (power * Self::PER_POWER + digits) as u32)
     }
 
     /// The rate that this number is; `None` if it is one of a table.
     #[inline]
     pub const fn rate(self) -> Option<Rate> {
-        let Some(code) = self.number().checked_sub(Self::MAX + 1) else { return None };
-        let code = code as u64 + 1;
-        let exponent = (code >> Self::FRACTION).saturating_sub(1);
-        Some(Rate::from_bits_per_sec((code - (exponent << Self::FRACTION)) << exponent))
+        let Some(code) = self.number().checked_sub(Self::MAX) else { return None };
+        if code == 0 {
+            return None;
+        }
+        let code = code as u64;
+        let power =
+            if code < Self::DIGITS { 0 } else { (code - Self::DIGITS / 10) / Self::PER_POWER };
+        let bytes = (code - power * Self::PER_POWER).saturating_mul(10_u64.pow(power as u32));
+        Some(Rate::from_bytes_per_sec(bytes))
     }
 
     /// That number; `None` beyond three bytes and for 0.
@@ -177,18 +186,26 @@ mod tests {
 
     #[test]
     fn every_rate_has_a_number_of_three_bytes_that_no_other_has() {
-        assert_eq!(PaceId::of(Rate::from_bits_per_sec(0)), None);
-        // Around each power of two and at the ends, numbers follow one another without a gap.
+        let of = |bytes| PaceId::of(Rate::from_bytes_per_sec(bytes));
+        assert_eq!((of(0), PaceId::of(Rate::from_bits_per_sec(7))), (None, None));
+        // Numbers follow one another without a gap.
         let mut before = PaceId::MAX;
-        for bits in 1..3 << 18 {
-            let number = PaceId::of(Rate::from_bits_per_sec(bits)).unwrap().number();
-            assert!(number == before + 1 || number == before && bits >> 19 != 0, "{bits}");
+        for bytes in 1..2_000_000 {
+            let number = of(bytes).unwrap().number();
+            assert!(number == before + 1 || number == before && bytes % 10 != 0, "{bytes}");
             before = number;
         }
-        let highest = PaceId::of(Rate::from_bits_per_sec(u64::MAX)).unwrap();
+        let highest = of(u64::MAX / 8).unwrap();
         assert!(highest.number() < (1 << 24) - 1, "the last number is free for others to use");
-        let high = highest.rate().unwrap().bits_per_sec();
-        assert_eq!(high, u64::MAX << (63 - 18));
+        assert_eq!(highest.rate().unwrap().bytes_per_sec(), 2_305_840_000_000_000_000);
+    }
+
+    #[test]
+    fn a_rate_as_operators_write_it_is_kept_exactly() {
+        for mbit in (1..1000).chain([1_000, 1_500, 2_500, 10_000, 25_000, 98_700, 400_000]) {
+            let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+            assert_eq!(PaceId::of(rate).unwrap().rate(), Some(rate));
+        }
     }
 
     #[test]
@@ -204,14 +221,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rate_that_is_its_own_number_is_rounded_down_by_less_than_4_parts_in_a_million(
-            power in 0u32..64, fraction in any::<u64>(),
+        fn a_rate_that_is_its_own_number_is_rounded_down_to_six_digits(
+            bytes in (0u32..61).prop_flat_map(|power| 1u64 << power..1 << (power + 1)),
         ) {
-            let bits = 1 << power | fraction & ((1 << power) - 1);
-            let id = PaceId::of(Rate::from_bits_per_sec(bits)).unwrap();
+            let id = PaceId::of(Rate::from_bytes_per_sec(bytes)).unwrap();
             let got = id.rate().unwrap();
-            prop_assert!(got.bits_per_sec() <= bits);
-            prop_assert!(u128::from(bits - got.bits_per_sec()) * 1_000_000 < 4 * u128::from(bits));
+            let digits = bytes.to_string();
+            let kept = digits.len().min(6);
+            let zeros = "0".repeat(digits.len() - kept);
+            prop_assert_eq!(got.bytes_per_sec().to_string(), format!("{}{zeros}", &digits[..kept]));
             prop_assert_eq!(PaceId::of(got), Some(id));
             prop_assert_eq!(PaceId::from_number(id.number()), Some(id));
         }
