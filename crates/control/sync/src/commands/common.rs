@@ -157,6 +157,18 @@ impl StoreArgs {
     pub fn open(&self) -> anyhow::Result<Store> {
         Ok(Store::open(&self.store)?)
     }
+
+    /// Opens one that is there: to look at it makes none.
+    pub fn open_existing(&self) -> anyhow::Result<Store> {
+        if !self.store.exists() {
+            bail!(
+                "there is no store at {}: `narrows sync SOURCE` makes one, or name another with \
+                 --store FILE",
+                self.store.display()
+            );
+        }
+        self.open()
+    }
 }
 
 impl ApplyArgs {
@@ -289,6 +301,15 @@ pub fn apply(store: &mut Store, applier: &mut Applier) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn to_look_at_a_store_that_is_not_there_makes_none() {
+        let store = std::env::temp_dir().join(format!("narrows-no-store-{}", std::process::id()));
+        let args = StoreArgs { store: store.join("directory.sqlite") };
+        let error = args.open_existing().err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("there is no store at")));
+        assert!(!store.exists());
+    }
 
     #[test]
     fn options_are_read_or_refused_with_what_to_write() {

@@ -31,7 +31,7 @@ pub struct Show {
 impl Show {
     /// Prints it.
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let mut store = self.store.open()?;
+        let mut store = self.store.open_existing()?;
         match (self.json, self.csv) {
             (true, _) => output::json_text(&json_form(&mut store)?),
             (_, true) => output::data(&csv_form(&mut store)?),
