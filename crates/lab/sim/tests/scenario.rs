@@ -228,6 +228,7 @@ fn headers_and_changes_are_read() {
         common_hosts: true,
         dscp: 46,
         ecn: true,
+        filter_rate: None,
     };
     assert_eq!(setup.traffic[1].headers, headers);
     assert_eq!(setup.traffic[0].headers, HeaderFields::default());
