@@ -346,6 +346,7 @@ mod tests {
         shares.add(&FleetName::new("site").unwrap(), 1);
         let lent = FleetShare { name: "site".into(), lent_bps: 8, borrowed_bps: 0 };
         shares.order(&FleetOrder { shares: vec![lent], deadline_ns: 5, since: 0 }, 2);
+        shares.advance(5);
         shares.state()
     }
 
@@ -424,7 +425,7 @@ mod tests {
     fn a_change_of_the_state_raises_the_format() {
         let expected = concat!(
             r#"{"stopped":9,"shares":{"deadline":5,"held":"Loans","parts":[["site",{"lent":8,"#,
-            r#""borrowed":0,"unset_since":null,"at_floor":false}]]},"lines":{"eth1":{"rate":8,"full_at":9}},"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
+            r#""borrowed":0,"unset_since":null,"at_floor":false,"rejoins":false}]]},"lines":{"eth1":{"rate":8,"full_at":9}},"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"slow_path":[5,300,6,360],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
