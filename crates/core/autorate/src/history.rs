@@ -179,9 +179,8 @@ mod tests {
             let left = (end - lag) / (1.0 + grows);
             let excess = (left * grows).max(0.0);
             let (length, sent) = (0.010, 20e6 * 0.010);
-            let excess = Some(excess);
-            let newest = excess.unwrap_or_default();
-            history.push(Past { length, arrived: sent, sent, excess, newest });
+            let (arrived, newest) = (sent, excess);
+            history.push(Past { length, arrived, sent, excess: Some(excess), newest });
         }
         (history, (0.2 * grows).max(0.0))
     }
