@@ -239,8 +239,8 @@ fn networks(random: &mut Random) -> (Vec<Announced>, Vec<Ipv4Addr>) {
 }
 
 /// Sends a packet to each of `addresses`, and asserts that it leaves where the kernel's route says,
-/// or nowhere. Returns how many leave, by device; `None` if the kernel's routes changed meanwhile, as
-/// the daemons look for each other.
+/// or nowhere. Returns how many leave, by device; `None` if the kernel's routes changed meanwhile,
+/// as the daemons look for each other.
 #[track_caller]
 fn compare(diamond: &Diamond, addresses: &[Ipv4Addr]) -> Option<BTreeMap<String, usize>> {
     let asked: Vec<IpAddr> = addresses.iter().copied().map(IpAddr::V4).collect();

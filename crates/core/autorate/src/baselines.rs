@@ -151,8 +151,8 @@ impl Baselines {
         self.flows.len()
     }
 
-    /// The least excess of the last `count` of `trips` whose paths are settled, in seconds, if there
-    /// are so many. Takes nothing.
+    /// The least excess of the last `count` of `trips` whose paths are settled, in seconds, if
+    /// there are so many. Takes nothing.
     pub(crate) fn newest(&self, trips: &[Trip], count: usize, now: Nanos) -> Option<f64> {
         let above = trips.iter().rev().filter_map(|trip| {
             let path = self.paths.get(&trip.path)?;

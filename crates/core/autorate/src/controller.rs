@@ -27,8 +27,8 @@ const APART_TIMES: f64 = 1.1;
 /// packets of a connection are apart: trips of less than that are not exact.
 const PRIOR: f64 = 0.030;
 const PRIOR_APART: f64 = 6.0;
-/// Senders beyond a line that fell go on for a round trip, and for so long: until the backlog of the
-/// limit is gone, and acknowledgements that waited.
+/// Senders beyond a line that fell go on for a round trip, and for so long: until the backlog of
+/// the limit is gone, and acknowledgements that waited.
 const UNTOLD: f64 = 0.030;
 /// So many times the excess of a cut, after it, is a line that has fallen once more.
 const FELL: f64 = 2.0;
@@ -329,8 +329,8 @@ impl Controller {
             && arrives > self.rate / 20.0
     }
 
-    /// Whether a queue may appear in the line soon, as this direction is loaded: only then turns are
-    /// worth ending early.
+    /// Whether a queue may appear in the line soon, as this direction is loaded: only then turns
+    /// are worth ending early.
     pub fn is_loaded(&self) -> bool {
         self.drain.is_some() || self.unbound <= LOADED_FOR
     }
@@ -442,9 +442,9 @@ impl Controller {
         }
     }
 
-    /// How much longer all trips are, in seconds, as acknowledgements wait at the receivers: packets
-    /// of so many connections are far apart at this rate. Where they are nearer to each other some
-    /// acknowledgements do not wait, and these count.
+    /// How much longer all trips are, in seconds, as acknowledgements wait at the receivers:
+    /// packets of so many connections are far apart at this rate. Where they are nearer to each
+    /// other some acknowledgements do not wait, and these count.
     fn wait(&self) -> f64 {
         let is_wide = self.side == Side::Before && self.apart(self.rate_before_drain()) > APART;
         if is_wide { WAIT } else { 0.0 }
@@ -455,8 +455,8 @@ impl Controller {
         self.baselines.flows() as f64 * PACKET / rate
     }
 
-    /// The least excess of the newest trips, in seconds: of so many that they say for certain whether
-    /// there is a queue. Behind the line no acknowledgement waits.
+    /// The least excess of the newest trips, in seconds: of so many that they say for certain
+    /// whether there is a queue. Behind the line no acknowledgement waits.
     fn newest(&self, trips: &[Trip], now: Nanos) -> f64 {
         let enough = match self.side {
             Side::Before => self.baselines.flows().clamp(2, 3),

@@ -75,8 +75,8 @@ impl History {
     /// sent between two such moments passed the line between the ends of both trips: the first is
     /// the one with which the queue began, the second the newest. The queue did not begin in the
     /// last turn with an excess below `calm`, and not later than in the next one with trips; the
-    /// middle is taken. Few trips are not exact, so the rate `before` counts, too, as if it had been
-    /// seen for `weight` seconds.
+    /// middle is taken. Few trips are not exact, so the rate `before` counts, too, as if it had
+    /// been seen for `weight` seconds.
     pub(crate) fn filling(
         &self,
         calm: f64,

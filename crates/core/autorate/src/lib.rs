@@ -37,8 +37,8 @@
 //! *Principles.* No clock, no I/O: a turn is an argument. Any numbers are taken; the rate is always
 //! within its [`Bounds`].
 //!
-//! *Probes.* Where nothing that passes makes round trips, hosts that the operator names are asked for
-//! echoes ([`Probes`]).
+//! *Probes.* Where nothing that passes makes round trips, hosts that the operator names are asked
+//! for echoes ([`Probes`]).
 //!
 //! *Non-goals.* Finding the rate of a line that nobody loads; sending; delays that the
 //! line has whether it is loaded or not.

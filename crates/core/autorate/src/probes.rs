@@ -9,7 +9,8 @@
 //! [`UNANSWERED`] questions in a row without an answer is asked every [`REST`] only.
 //!
 //! *Principles.* No clock, no I/O: times are arguments, a question is returned. An answer counts
-//! once, and only from the reflector that was asked, with the number of the question, within [`PATIENCE`]. At most [`IN_FLIGHT`] questions are remembered.
+//! once, and only from the reflector that was asked, with the number of the question, within
+//! [`PATIENCE`]. At most [`IN_FLIGHT`] questions are remembered.
 //!
 //! *Non-goals.* One-way delays, which need clocks of others (ICMP time stamps count milliseconds
 //! and are answered by few).

@@ -99,8 +99,8 @@ impl Model {
         }
     }
 
-    /// Lets `turns` of full length pass with a line of `line` and a load of `load`. Returns the last
-    /// decision and the reasons on the way.
+    /// Lets `turns` of full length pass with a line of `line` and a load of `load`. Returns the
+    /// last decision and the reasons on the way.
     fn pass(&mut self, turns: u32, line: Rate, load: Rate) -> (Decision, Vec<Reason>) {
         let (mut reasons, mut last) = (Vec::new(), None);
         for _ in 0..u64::from(turns) * TURN.0 / STEP.0 {

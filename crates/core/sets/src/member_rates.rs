@@ -9,7 +9,8 @@
 //! excludes the address (`nomatch`), there is none.
 //!
 //! *Memory.* IPv4: a word of 8 bytes has address, length and rate. IPv6: three words. At most three
-//! quarters of the places are used, at least three eighths behind a growth: 11 to 21 bytes a member.
+//! quarters of the places are used, at least three eighths behind a growth: 11 to 21 bytes a
+//! member.
 //!
 //! *Memory ordering.* A place gets its key once. IPv4: key and rate are one word, so a look-up sees
 //! all of it or nothing. IPv6: the word with the rate is stored last (release) and loaded first

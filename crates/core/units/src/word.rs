@@ -46,8 +46,8 @@ pub fn scaled(word: &str, units: &[(&str, f64)]) -> Option<f64> {
     (value.is_finite() && !value.is_sign_negative()).then_some(value)
 }
 
-/// The number at the beginning of `word`, and the rest. What `strtod` accepts: a decimal number with fraction and exponent, or a hexadecimal one.
-/// Infinity and NaN are not accepted here.
+/// The number at the beginning of `word`, and the rest. What `strtod` accepts: a decimal number
+/// with fraction and exponent, or a hexadecimal one. Infinity and NaN are not accepted here.
 pub fn leading_number(word: &str) -> Option<(f64, &str)> {
     let unsigned = word.strip_prefix('+').unwrap_or(word);
     if let Some(hexadecimal) = unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X"))

@@ -105,7 +105,8 @@ impl<P: Plane, E: Engine> Agent<P, E> {
         }
     }
 
-    /// Saves what is claimed, if it changed. As long as that fails, nothing follows from the change.
+    /// Saves what is claimed, if it changed. As long as that fails, nothing follows from the
+    /// change.
     fn save_claims(&mut self) {
         let Some(claims) = self.core.unsaved() else { return };
         match claims::write(&self.config.claims, &claims) {

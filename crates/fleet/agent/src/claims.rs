@@ -1,7 +1,7 @@
 //! Claims on the shares of boxes that are off, as a file that outlasts the agent.
 //!
-//! It is written anew beside itself and takes its own place once it is on the disk: what is there is
-//! the last state or the one before.
+//! It is written anew beside itself and takes its own place once it is on the disk: what is there
+//! is the last state or the one before.
 
 use narrows_lending::Claim;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -148,8 +148,8 @@ impl Claims {
         self.ask_anew();
     }
 
-    /// The data plane said for the first time what there is. `was_on` tells that the box was not off
-    /// since an agent last set something; `over_ns` when what it lent is over.
+    /// The data plane said for the first time what there is. `was_on` tells that the box was not
+    /// off since an agent last set something; `over_ns` when what it lent is over.
     pub(crate) fn begin(&mut self, was_on: bool, over_ns: u64) -> Vec<usize> {
         for held in self.held.values_mut() {
             held.from_ns = over_ns;

@@ -175,9 +175,9 @@ impl Limit {
     }
 }
 
-/// Where a box is among `boxes`, which are in order, or where it would be. Of a limit that all boxes
-/// share, box `i` is the `i`-th: to look there first touches one line of the cache, where a search
-/// touches seven among a hundred boxes.
+/// Where a box is among `boxes`, which are in order, or where it would be. Of a limit that all
+/// boxes share, box `i` is the `i`-th: to look there first touches one line of the cache, where a
+/// search touches seven among a hundred boxes.
 fn place<T>(boxes: &[(usize, T)], index: usize) -> Result<usize, usize> {
     match boxes.get(index) {
         Some(&(found, _)) if found == index => Ok(index),

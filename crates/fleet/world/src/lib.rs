@@ -5,8 +5,8 @@
 //! is a statement about all boxes at one moment, which no box can see. Here is the one who can. It
 //! adds up what is in force whenever something changes, in true time, which no agent knows.
 //!
-//! *What is real*: [`narrows_lending::Agent`], whole, and what the data plane has in force at a time
-//! ([`narrows_shares::Shares`]). *What is modelled*: its counters and traffic, as a fluid
+//! *What is real*: [`narrows_lending::Agent`], whole, and what the data plane has in force at a
+//! time ([`narrows_shares::Shares`]). *What is modelled*: its counters and traffic, as a fluid
 //! ([`data_plane`]); the network, by one delay for each message ([`network`]).
 //!
 //! Everything comes from a seed: the same settings give the same history to the last bit.

@@ -1,9 +1,9 @@
 //! Echo requests to the reflectors beyond a line, and their answers: the wire side of
 //! [`Probes`](narrows_autorate::Probes).
 //!
-//! *Idea.* A raw ICMP socket (RFC 792) for each reflector, connected to it, so the kernel hands over
-//! only what that host sends. Requests go beside the queues, as all that this host sends itself, so
-//! their trips have the line in them and not the limit.
+//! *Idea.* A raw ICMP socket (RFC 792) for each reflector, connected to it, so the kernel hands
+//! over only what that host sends. Requests go beside the queues, as all that this host sends
+//! itself, so their trips have the line in them and not the limit.
 //!
 //! *Principles.* Nothing blocks. An answer must have the identifier and the token of this instance,
 //! which nobody else knows. At most [`HEARD`] packets of a reflector are read at a time.

@@ -116,8 +116,8 @@ pub(crate) trait Plane: LooksUp {
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
 
-    /// What the root qdiscs of `ports` have counted, in their order, where limits can follow a line;
-    /// else nothing.
+    /// What the root qdiscs of `ports` have counted, in their order, where limits can follow a
+    /// line; else nothing.
     fn roots(&self, _: &[PortId]) -> Vec<RootCount> {
         Vec::new()
     }

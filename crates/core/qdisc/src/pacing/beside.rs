@@ -1,4 +1,5 @@
-//! A second rate beside that of flows: of hosts where flows are connections, or the other way round.
+//! A second rate beside that of flows: of hosts where flows are connections, or the other way
+//! round.
 //!
 //! A packet leaves at the latest of its times: by its flow's rate, and by the rate of what it
 //! belongs to beside that. Each clock counts the packets that are accepted, in the order of their

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 
 /// Say that boxes are off, so that the others use their shares.
 ///
-/// You assert that each of them sends nothing, and that its instance starts anew when it comes back:
-/// that it has no power, or that its instance has ended. A box that is only cut off is not off, nor
-/// is a machine that is suspended. A box that is heard is refused.
+/// You assert that each of them sends nothing, and that its instance starts anew when it comes
+/// back: that it has no power, or that its instance has ended. A box that is only cut off is not
+/// off, nor is a machine that is suspended. A box that is heard is refused.
 ///
 /// The agent of this box takes the shares over, once all other agents have said that they do not,
 /// and lends of them as of its own. So say it on one box, and name all that are off together: they
-/// cannot be asked. `narrows fleet show` tells how far it is. It is kept when the agent starts again.
+/// cannot be asked. `narrows fleet show` tells how far it is. It is kept when the agent starts
+/// again.
 ///
 /// The limits of the boxes need the word `rejoin` in their own policies: with it a box that comes
 /// back has a 128th of its share, until its agent has heard from all others that nobody uses it. A

@@ -1,4 +1,5 @@
-//! All histories of one share that three boxes may want, in a small world: it has at most one owner.
+//! All histories of one share that three boxes may want, in a small world: it has at most one
+//! owner.
 //!
 //! A box is off and comes back. An operator, who says what is true, says so to the two others. The
 //! network may deliver any message that was ever sent, at any time, any number of times, in any

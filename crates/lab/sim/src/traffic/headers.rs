@@ -5,8 +5,8 @@
 //! changes nothing for the others. The flows of a host are neighbours by number, so that
 //! `round-robin` spreads those of every host over all queues.
 //!
-//! *Rates by filters.* Frames have no bytes that filters could match; a flow's packets have the rate
-//! that a filter would give them, as [that of a set's member](PaceId::of).
+//! *Rates by filters.* Frames have no bytes that filters could match; a flow's packets have the
+//! rate that a filter would give them, as [that of a set's member](PaceId::of).
 //!
 //! *Non-goals.* Firewall marks, other link layers than Ethernet, ACKs: none passes the shaper.
 

@@ -238,8 +238,8 @@ impl Instance {
         std::mem::replace(&mut self.enforced, enforced)
     }
 
-    /// Has a plane that this process is about to take over run with the shares of the other one, and
-    /// with the rates that it found for `lines`.
+    /// Has a plane that this process is about to take over run with the shares of the other one,
+    /// and with the rates that it found for `lines`.
     ///
     /// # Errors
     /// If the policy does not fit it.

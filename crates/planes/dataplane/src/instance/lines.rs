@@ -5,9 +5,9 @@
 //! line's port. Its rate takes the path of any change of the policy, in the policy that is
 //! enforced, so queues, credit and classes stay.
 //!
-//! *Turns* are 50 ms. While a direction is loaded its trips are looked at more often, and a turn ends
-//! early if they are urgent. Only at the end of a turn the workers are asked, for no more than the
-//! counters of the roots.
+//! *Turns* are 50 ms. While a direction is loaded its trips are looked at more often, and a turn
+//! ends early if they are urgent. Only at the end of a turn the workers are asked, for no more than
+//! the counters of the roots.
 //!
 //! *Principles.* What the plane refuses is tried again in the next turn. Events name notable
 //! changes, at most one a second for each limit. Another process of this instance goes on with the
