@@ -3,10 +3,11 @@
 //! It is written anew beside itself and takes its own place once it is on the disk: what is there
 //! is the last state or the one before.
 
+use crate::whole_file;
 use narrows_lending::Claim;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of the file.
@@ -69,13 +70,7 @@ pub fn write(path: &Path, claims: &[Claim]) -> Result<(), ClaimsError> {
     let write = || {
         let folder = path.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let beside = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(&serde_json::to_vec(claims)?)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        File::open(folder)?.sync_all()
+        whole_file::write(path, &serde_json::to_vec(claims)?, 0o600)
     };
     write().map_err(|source| ClaimsError::Unwritable { path: path.to_owned(), source })
 }

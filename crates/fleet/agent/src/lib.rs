@@ -27,3 +27,4 @@ pub mod shown;
 pub mod subjects;
 pub mod table;
 pub mod view;
+mod whole_file;

@@ -2,10 +2,11 @@
 
 use super::InitError;
 use crate::name::Name;
+use crate::whole_file;
 use std::cell::RefCell;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// The folder with the authorities, beside those of the boxes.
@@ -53,19 +54,7 @@ impl Files {
         let write = || {
             let folder = path.parent().unwrap_or(&self.root);
             DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-            // In its place at once: what is there never has half of it, or the mode of another.
-            let beside = path.with_extension("new");
-            match std::fs::remove_file(&beside) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                // Left by one that was interrupted.
-                _ => {}
-            }
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(mode);
-            let mut file = options.open(&beside)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&beside, &path)
+            whole_file::write(&path, text.as_bytes(), mode)
         };
         write().map_err(|source| InitError::File { path: path.clone(), source })
     }
