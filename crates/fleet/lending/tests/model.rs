@@ -8,12 +8,14 @@
 //! is in force before a message, is `Agent`'s part; `tests/histories.rs` of the fleet in virtual
 //! time holds it to that.
 
+mod all_states;
+
+use all_states::{spend, visit};
 use compact_str::CompactString;
 use narrows_lending::borrower::Borrower;
 use narrows_lending::lender::Lender;
 use narrows_lending::message::{Held, Lend};
-use std::collections::{BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeSet;
 
 /// A lease, in the model's nanoseconds; a 64th of it is the margin for clocks.
 const LEASE: u64 = 64;
@@ -229,38 +231,16 @@ impl State {
     }
 }
 
-fn spend(left: &mut u8) -> bool {
-    let spent = left.checked_sub(1);
-    *left = spent.unwrap_or(0);
-    spent.is_some()
-}
-
 /// Visits all states from the first. Returns how many there are.
 fn search(left: Budget) -> usize {
-    // Two hashes of different keys stand for a state: 128 bits do not meet by chance.
-    let part = |key: u8, state: &State| {
-        let mut hasher = DefaultHasher::new();
-        (key, state).hash(&mut hasher);
-        hasher.finish()
-    };
-    let hash = |state: &State| (part(0, state), part(1, state));
-    let first = State::new(left);
-    let mut seen = HashSet::from([hash(&first)]);
-    let mut open = vec![first];
-    while let Some(state) = open.pop() {
+    visit(State::new(left), State::next, |state| {
         assert!(
             state.in_force() <= state.lent(),
             "{} of {} lent: {state:#?}",
             state.in_force(),
             state.lent()
         );
-        for next in state.next() {
-            if seen.insert(hash(&next)) {
-                open.push(next);
-            }
-        }
-    }
-    seen.len()
+    })
 }
 
 #[test]

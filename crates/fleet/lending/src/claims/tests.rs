@@ -7,8 +7,10 @@
 //! here: the fleet in virtual time has that.
 
 use super::*;
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use all_states::{spend, visit};
+
+#[path = "../../tests/all_states/mod.rs"]
+mod all_states;
 
 /// The box that is off for a while; the boxes before it are told so.
 const OFF: usize = 2;
@@ -244,38 +246,17 @@ impl State {
     }
 }
 
-fn spend(left: &mut u8) -> bool {
-    let spent = left.checked_sub(1);
-    *left = spent.unwrap_or(0);
-    spent.is_some()
-}
-
 /// Visits all states. Returns how many there are, and in how many of them the share is claimed, and
 /// the box that was off has it back.
 fn search(left: Budget) -> [usize; 3] {
-    let part = |key: u8, state: &State| {
-        let mut hasher = DefaultHasher::new();
-        (key, state).hash(&mut hasher);
-        hasher.finish()
-    };
-    // Two hashes of different keys stand for a state: 128 bits do not meet by chance.
-    let hash = |state: &State| (part(0, state), part(1, state));
-    let first = State::new(left);
-    let mut seen = HashSet::from([hash(&first)]);
-    let mut open = vec![first];
     let [mut claimed, mut back] = [0; 2];
-    while let Some(state) = open.pop() {
+    let all = visit(State::new(left), State::next, |state| {
         assert!(state.owners() <= 1, "{state:#?}");
         let is_owned = state.owners() == 1;
         claimed += usize::from(is_owned && state.is_off);
         back += usize::from(is_owned && state.was_off && !state.is_off);
-        for next in state.next() {
-            if seen.insert(hash(&next)) {
-                open.push(next);
-            }
-        }
-    }
-    [seen.len(), claimed, back]
+    });
+    [all, claimed, back]
 }
 
 #[test]
