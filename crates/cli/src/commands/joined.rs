@@ -137,13 +137,8 @@ impl Joined {
 pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
     match text.split(',').collect::<Vec<_>>()[..] {
         [a, b] if !a.is_empty() && !b.is_empty() => {
-            match [a, b].into_iter().find(|name| !narrows_tc::is_device_name(name)) {
-                Some(wrong) => Err(format!(
-                    "{wrong:?} is no name of an interface: it has 1 to 15 bytes, and no spaces, \
-                     slashes, colons, quotes or #"
-                )),
-                None => Ok([a.to_owned(), b.to_owned()]),
-            }
+            [a, b].into_iter().try_for_each(narrows_tc::check_device_name)?;
+            Ok([a.to_owned(), b.to_owned()])
         }
         _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
     }

@@ -19,8 +19,23 @@ pub(crate) fn ports(host: &dyn Host) -> String {
     }
 }
 
-/// Whether the kernel would accept the name, and a policy file can hold it.
-pub fn is_name(name: &str) -> bool {
+/// Whether the kernel would accept the name of an interface, and a policy file can hold it.
+///
+/// # Errors
+/// Says what such a name is.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is no name of an interface: it has 1 to {} bytes, and no spaces, slashes, \
+         colons, quotes or #",
+        DeviceName::LONGEST
+    ))
+}
+
+/// Whether it would.
+pub(crate) fn is_name(name: &str) -> bool {
     (1..=DeviceName::LONGEST).contains(&name.len())
         && !matches!(name, "." | "..")
         && !name.contains(|letter: char| {

@@ -57,7 +57,7 @@ mod words;
 pub use batch::{Batch, Mark, execute_batch, load};
 pub use command::{CommandLine, execute, execute_named, help, shows};
 pub use complaint::{Outcome, refusal};
-pub use device::is_name as is_device_name;
+pub use device::check_name as check_device_name;
 pub use file::replace;
 pub use host::{Editing, Host};
 pub use input::{INPUT_MAX, read_input};

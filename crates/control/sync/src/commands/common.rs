@@ -91,22 +91,12 @@ fn ports(text: &str) -> Result<Ports, String> {
                 return Err(format!("{internet} was given twice; name two interfaces"));
             }
             for name in [internet, subscribers] {
-                device_name(name)?;
+                narrows_tc::check_device_name(name)
+                    .map_err(|why| format!("{why}; `ip -brief link` lists those there are"))?;
             }
             Ok(Ports { internet: internet.to_owned(), subscribers: subscribers.to_owned() })
         }
         _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
-    }
-}
-
-/// A name that is written into commands and files: it may have no spaces.
-fn device_name(name: &str) -> Result<(), String> {
-    match narrows_tc::is_device_name(name) {
-        true => Ok(()),
-        false => Err(format!(
-            "{name:?} is no name of an interface: it has 1 to 15 bytes, and no spaces, slashes, \
-             colons, quotes or #; `ip -brief link` lists those there are"
-        )),
     }
 }
 
