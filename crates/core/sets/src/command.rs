@@ -1,10 +1,9 @@
 //! `ipset`'s grammar: words into a command.
 
 use crate::kind::{Family, Kind, Shape};
+use narrows_classify::SetName;
 use narrows_units::Rate;
 
-/// As in the kernel (`IPSET_MAXNAMELEN`, without the closing zero).
-const NAME_MAX: usize = 31;
 /// As in the kernel (`IPSET_MAX_TIMEOUT`), in seconds: 24 days.
 const TIMEOUT_MAX: u32 = 2_147_483;
 /// As in the kernel (`IPSET_MAX_COMMENT_SIZE`), in bytes.
@@ -208,14 +207,12 @@ impl<'a> Cursor<'_, 'a> {
 
 /// A name that a set may have.
 fn name(name: &str) -> Result<&str, ParseError> {
-    let is_plain = |letter: char| !letter.is_control() && !letter.is_whitespace();
-    // What words, and the expressions of filters, can hold.
-    let is_whole = name.chars().all(|letter| is_plain(letter) && !"\"'#(),\\".contains(letter));
-    match is_whole && !name.starts_with('-') && (1..=NAME_MAX).contains(&name.len()) {
-        true => Ok(name),
-        false => wrong(format!(
-            "\"{name}\" is no name of a set: up to {NAME_MAX} letters without blanks, quotes, commas \
-             and parentheses"
+    match SetName::new(name) {
+        Some(_) => Ok(name),
+        None => wrong(format!(
+            "\"{name}\" is no name of a set: up to {} letters without blanks, quotes, commas and \
+             parentheses",
+            SetName::LONGEST
         )),
     }
 }

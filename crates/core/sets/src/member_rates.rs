@@ -24,6 +24,7 @@
 use crate::key::Key;
 use crate::kind::Family;
 use crate::sets::Sets;
+use narrows_classify::MemberRates as Rates;
 use narrows_packet::PaceId;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -327,13 +328,15 @@ impl RateReader {
     /// A view of `board`.
     pub fn new(board: Arc<RateBoard>) -> Self {
         let mut reader = Self { board, seen: u64::MAX, tables: Tables::default() };
-        reader.refresh();
+        reader.follow();
         reader
     }
+}
 
-    /// Follows the board. Call it once a batch; it takes a lock only after a change of tables.
+impl Rates for RateReader {
+    /// Takes a lock only after a change of tables.
     #[inline]
-    pub fn refresh(&mut self) {
+    fn follow(&mut self) {
         let version = self.board.version.load(Acquire);
         if version != self.seen {
             let tables = self.board.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -342,10 +345,8 @@ impl RateReader {
         }
     }
 
-    /// The rate of packets with `address` in the set `name`; an address of IPv4 is the first 32
-    /// bits.
     #[inline]
-    pub fn find(&self, name: &str, address: u128, is_v6: bool) -> Option<PaceId> {
+    fn rate_of(&self, name: &str, address: u128, is_v6: bool) -> Option<PaceId> {
         let (_, table) = self.tables.iter().find(|(of, _)| **of == *name)?;
         let is_one = (table.family == Family::Inet6) == is_v6;
         if is_one { table.find(address) } else { None }

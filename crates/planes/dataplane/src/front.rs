@@ -17,7 +17,7 @@ use narrows_classify::{ActionId, ActionStats};
 use narrows_escape::shell;
 use narrows_forwarding::PerPort;
 use narrows_policy::Policy;
-use narrows_sets::{Host, Key, Named, RateBoard};
+use narrows_sets::{Host, Key, Named, RateBoard, RateReader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -55,10 +55,8 @@ pub enum FrontError {
     Tree(#[from] TreeError),
 }
 
-mod rates;
 mod terms;
 
-pub(crate) use rates::SetRates;
 pub(crate) use terms::{Terms, resolve};
 
 /// The filters in front of the plane at each port, and the tables for their look-ups.
@@ -70,6 +68,13 @@ pub(crate) struct Fronts<'a> {
     pub(crate) users: Option<&'a UserFront>,
     /// The rates of members of sets, for filters behind the driver.
     pub(crate) rates: &'a Arc<RateBoard>,
+}
+
+impl Fronts<'_> {
+    /// A worker's view of these rates.
+    pub(crate) fn member_rates(&self) -> Box<RateReader> {
+        Box::new(RateReader::new(Arc::clone(self.rates)))
+    }
 }
 
 /// What runs in front of the plane at a port.

@@ -7,7 +7,7 @@
 
 use crate::device::{DeviceFacts, losses};
 use crate::error::SessionError;
-use crate::front::{Fronts, PortFront, SetRates, Terms};
+use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SILENT_AFTER;
 use crate::options::SessionOptions;
@@ -240,7 +240,7 @@ impl Session {
         let ios = (0u32..).zip(prepared.take_ios());
         for ((queue, io), qdiscs) in ios.zip(slots) {
             let worker = worker(forwarding, io, prepared.sizing.frames(), qdiscs);
-            let worker = boards.give_to(worker).with_member_rates(SetRates::of(fronts.rates));
+            let worker = boards.give_to(worker).with_member_rates(fronts.member_rates());
             let settings = Settings::of(queue, queues, options);
             workers.start(worker, settings).map_err(SessionError::Thread)?;
         }

@@ -155,21 +155,24 @@ fn a_reader_follows_the_board_when_it_is_refreshed() {
     run("add plans 10.0.0.0/8 rate 5mbit");
     run("add next 10.0.0.0/8 rate 1mbit");
     run("add plain 10.0.0.0/8");
-    assert_eq!(reader.find("plans", to, false), None, "not before it is refreshed");
-    reader.refresh();
-    assert_eq!(reader.find("plans", to, false), Some(pace(5000)));
-    assert_eq!((reader.find("plain", to, false), reader.find("none", to, false)), (None, None));
-    assert_eq!(reader.find("plans", to, true), None, "another family");
+    assert_eq!(reader.rate_of("plans", to, false), None, "not before it is refreshed");
+    reader.follow();
+    assert_eq!(reader.rate_of("plans", to, false), Some(pace(5000)));
+    assert_eq!(
+        (reader.rate_of("plain", to, false), reader.rate_of("none", to, false)),
+        (None, None)
+    );
+    assert_eq!(reader.rate_of("plans", to, true), None, "another family");
     run("add plans 10.0.0.7 rate 3mbit");
     run("add plans 10.0.0.8 nomatch");
-    assert_eq!(reader.find("plans", to, false), Some(pace(3000)), "a change is there at once");
-    assert_eq!(reader.find("plans", to + (1 << 96), false), None, "nomatch");
+    assert_eq!(reader.rate_of("plans", to, false), Some(pace(3000)), "a change is there at once");
+    assert_eq!(reader.rate_of("plans", to + (1 << 96), false), None, "nomatch");
     run("swap plans next");
-    reader.refresh();
-    assert_eq!(reader.find("plans", to, false), Some(pace(1000)));
+    reader.follow();
+    assert_eq!(reader.rate_of("plans", to, false), Some(pace(1000)));
     run("flush plans");
-    reader.refresh();
-    assert_eq!(reader.find("plans", to, false), None);
+    reader.follow();
+    assert_eq!(reader.rate_of("plans", to, false), None);
     assert_eq!(sets.get("next").map(|named| named.set.kind().shape), Some(Shape::Net));
     assert!(Kind::new(Shape::Net).fits(&Kind::new(Shape::Net)));
 }

@@ -5,7 +5,7 @@ use super::{Boards, Loading, Prepared, Secrets, Session, install, worker};
 use crate::clock;
 use crate::device::{DeviceFacts, losses};
 use crate::error::{InstanceError, SessionError};
-use crate::front::{Fronts, PortFront, SetRates};
+use crate::front::{Fronts, PortFront};
 use crate::options::SessionOptions;
 use crate::owners::Shares;
 use crate::plane::{InheritedPlane, Plane, Still};
@@ -161,7 +161,7 @@ impl InheritedSession {
             let io = XdpIo::new(sockets, part, forwarding, &shares, dissector, seal);
             let io = io.beside(shared.shares());
             let worker = boards.give_to(worker(forwarding, io, *count, qdiscs));
-            workers.push(worker.with_member_rates(SetRates::of(fronts.rates)));
+            workers.push(worker.with_member_rates(fronts.member_rates()));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();
