@@ -330,22 +330,23 @@ impl Instance {
         };
         let ports: BTreeSet<PortId> = self.lines.by_dev.values().map(|line| line.beyond).collect();
         for port in ports {
-            let mut seen = plane.board(port).map(|board| board.take()).unwrap_or_default();
+            let seen = plane.board(port).map(|board| board.take()).unwrap_or_default();
+            let trips = seen.trips.iter().map(|&(path, flow, time)| Trip { path, flow, time });
+            let mut trips: Vec<Trip> = trips.collect();
             if let Some(probed) = self.lines.probed.get_mut(&port) {
                 let mut lines = self.lines.by_dev.values();
                 let is_loaded =
                     lines.any(|line| line.beyond == port && line.controller.is_loaded());
-                if !seen.trips.is_empty() {
+                if !trips.is_empty() {
                     probed.probes.passed(now);
                 }
                 if let Some(question) = probed.probes.ask(is_loaded, now) {
                     probed.echoes.ask(&question);
                 }
-                let trips = probed.trips.drain(..);
-                seen.trips.extend(trips.map(|Trip { path, flow, time }| (path, flow, time)));
+                trips.append(&mut probed.trips);
             }
             let lines = self.lines.by_dev.values_mut().filter(|line| line.beyond == port);
-            lines.for_each(|line| line.sees(&seen));
+            lines.for_each(|line| line.sees(&seen, &trips));
         }
         let held_back: Vec<(PortId, Side)> = (self.lines.by_dev.values())
             .filter(|line| line.controller.is_held_back())
@@ -415,11 +416,10 @@ impl Line {
         }
     }
 
-    /// Takes what was seen beyond its port since it last looked.
-    fn sees(&mut self, seen: &Seen) {
+    /// Takes what was seen beyond its port since it last looked, and the `trips` of then.
+    fn sees(&mut self, seen: &Seen, trips: &[Trip]) {
         let room = TRIPS.saturating_sub(self.trips.len());
-        let trips = seen.trips.iter().map(|&(path, flow, time)| Trip { path, flow, time });
-        self.trips.extend(trips.take(room));
+        self.trips.extend(trips.iter().take(room));
         self.segments += seen.segments;
         self.lost += seen.lost;
     }
