@@ -225,6 +225,19 @@ fn slot(config: &Config, rate: Option<Rate>) -> u64 {
     }
 }
 
+/// Each packet left no earlier than at its time, and at most its slot later: by flow and number.
+fn check_departures(
+    world: &World,
+    stamps: &HashMap<(u32, u64), (u64, u64)>,
+) -> Result<(), TestCaseError> {
+    for left in &world.left {
+        let (stamp, slot) = stamps[&(left.flow, left.number)];
+        prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
+        prop_assert!(left.at <= stamp + slot + 2, "{left:?} left after {stamp} + {slot}");
+    }
+    Ok(())
+}
+
 proptest! {
     /// The oracle divides for each packet. Each flow has one rate, which differs from those of
     /// others: no packet is early, and none more than a slot late.
@@ -249,11 +262,7 @@ proptest! {
             world.arrive(flow, number, len);
         }
         world.finish();
-        for left in &world.left {
-            let (stamp, slot) = stamps[&(left.flow, left.number)];
-            prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
-            prop_assert!(left.at <= stamp + slot + 2, "{left:?} left after {stamp} + {slot}");
-        }
+        check_departures(&world, &stamps)?;
     }
 
     /// The oracle has a clock for each flow and one for each host (or connection) beside it: a
@@ -286,11 +295,7 @@ proptest! {
             world.arrive(flow, number, len);
         }
         world.finish();
-        for left in &world.left {
-            let (stamp, slot) = stamps[&(left.flow, left.number)];
-            prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
-            prop_assert!(left.at <= stamp + slot + 2, "{left:?} left after {stamp} + {slot}");
-        }
+        check_departures(&world, &stamps)?;
     }
 
     /// Packets of one flow with different rates: each makes the next one wait for as long as it
