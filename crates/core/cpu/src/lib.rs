@@ -7,7 +7,8 @@
 //! there.
 //!
 //! Cost: [`prefetch`] is one instruction, [`prefetch_all`] two or three for each line,
-//! [`equal_lanes`] six; [`ask_for_huge_pages`] is a system call, for where a table is made.
+//! [`equal_lanes`] six; [`ask_for_huge_pages`] is a system call, for where a table is made, and
+//! [`trim_heap`] visits all free memory, for where one was dropped.
 //!
 //! Non-goals: instructions that some processors lack; functions whose soundness depends on more
 //! than their arguments.
@@ -20,7 +21,7 @@ pub mod probes;
 mod schedule;
 
 pub use lanes::equal_lanes;
-pub use memory::{ask_for_huge_pages, prefetch, prefetch_all, prefetch_to_write};
+pub use memory::{ask_for_huge_pages, prefetch, prefetch_all, prefetch_to_write, trim_heap};
 pub use model::model;
 #[cfg(target_os = "linux")]
 pub use schedule::{Class, schedule};

@@ -1,8 +1,9 @@
 //! The members of a set in memory, by address.
 //!
 //! A million members take as much memory as their keys and options do, so both are packed: a member
-//! takes 20 bytes with IPv4 and 32 with IPv6 or Ethernet, in a B-tree that is a half to two thirds
-//! full. An IPv4 key, its length, protocol and port are one number, in the order of [`Key`].
+//! takes 20 bytes with IPv4 and 32 with IPv6 or Ethernet, in a B-tree. Members that come in order
+//! leave its nodes half full, so it is [packed](Members::pack) after many have come. An IPv4 key,
+//! its length, protocol and port are one number, in the order of [`Key`].
 
 use crate::key::Key;
 use crate::kind::{Family, Kind, Shape};
@@ -90,6 +91,14 @@ impl Members {
         packed.map(Packed::element)
     }
 
+    /// Builds the tree again with full nodes. Cost: one step for each member.
+    pub(crate) fn pack(&mut self) {
+        match self {
+            Self::Short(members) => *members = std::mem::take(members).into_iter().collect(),
+            Self::Long(members) => *members = std::mem::take(members).into_iter().collect(),
+        }
+    }
+
     /// Those from `from` on, in order.
     pub(crate) fn from(&self, from: Key) -> impl Iterator<Item = (Key, Element)> {
         let (short, long) = match self {
@@ -148,6 +157,9 @@ mod tests {
                             model.insert(*key, *element);
                         }
                         None => prop_assert_eq!(members.remove(key), model.remove(key)),
+                    }
+                    if model.len() % 8 == 7 {
+                        members.pack();
                     }
                     prop_assert_eq!(members.get(key), model.get(key).copied());
                     prop_assert_eq!(members.len(), model.len());

@@ -17,19 +17,21 @@ pub struct Restore {
     next: usize,
     may_exist: bool,
     failure: Option<String>,
+    has_packed: bool,
 }
 
 impl Restore {
     /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
     /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
-        Self { text, done: 0, next: first, may_exist, failure: None }
+        Self { text, done: 0, next: first, may_exist, failure: None, has_packed: false }
     }
 
     /// Does one line. False if there is nothing more to do.
     pub fn step(&mut self, sets: &mut Sets, now: Nanos, host: &dyn Host) -> bool {
         let rest = self.text.get(self.done..).filter(|_| self.failure.is_none());
         let Some(line) = rest.and_then(|rest| rest.split_inclusive('\n').next()) else {
+            self.has_packed |= sets.pack();
             return false;
         };
         self.done += line.len();
@@ -63,6 +65,11 @@ impl Restore {
     /// The number of the last line that was done.
     pub fn line(&self) -> usize {
         self.next.saturating_sub(1)
+    }
+
+    /// Whether members were packed at its end, which leaves much memory that nobody uses.
+    pub fn has_packed(&self) -> bool {
+        self.has_packed
     }
 
     /// How it ended.

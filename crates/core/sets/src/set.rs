@@ -12,6 +12,12 @@ use std::net::IpAddr;
 /// From this many changes on, reporting them one by one is not worth it.
 const CHANGES_MAX: usize = 65_536;
 
+/// A set is packed when this part of its members has come since it was packed last: while it grows,
+/// each of them is moved about so many times.
+const UNPACKED_PART: usize = 8;
+/// Fewer are not worth it.
+const UNPACKED_LEAST: usize = 4096;
+
 /// The options and state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Element {
@@ -53,6 +59,8 @@ pub enum Changes {
 pub struct Set {
     kind: Kind,
     elements: Members,
+    /// How many have come since they were packed.
+    unpacked: usize,
     /// Members with a time, by when they go.
     ends: BTreeSet<(Nanos, Key)>,
     comments: BTreeMap<Key, Box<str>>,
@@ -80,6 +88,7 @@ impl Set {
             elements: Members::new(&kind),
             rates: kind.rates.then(|| MemberRates::new(kind.family)),
             kind,
+            unpacked: 0,
             ends: BTreeSet::new(),
             comments: BTreeMap::new(),
             lengths: BTreeMap::new(),
@@ -168,7 +177,10 @@ impl Set {
                 before.expires.map(|end| self.ends.remove(&(end, key)));
                 self.comments.remove(&key);
             }
-            None => *self.lengths.entry(key.len()).or_default() += 1,
+            None => {
+                self.unpacked += 1;
+                *self.lengths.entry(key.len()).or_default() += 1;
+            }
         }
         self.elements.insert(key, &new.element);
         if let Some(rates) = &mut self.rates {
@@ -223,6 +235,16 @@ impl Set {
         {
             self.remove(&key);
         }
+    }
+
+    /// Packs its members, if many have come. Whether it did.
+    pub(crate) fn pack(&mut self) -> bool {
+        let is_worth_it = self.unpacked > (self.len() / UNPACKED_PART).max(UNPACKED_LEAST);
+        if is_worth_it {
+            self.elements.pack();
+            self.unpacked = 0;
+        }
+        is_worth_it
     }
 
     fn changed(&mut self, key: Key) {

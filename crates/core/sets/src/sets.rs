@@ -222,6 +222,11 @@ impl Sets {
         Ok(String::new())
     }
 
+    /// Packs the sets to which many members have come. Whether there were any.
+    pub(crate) fn pack(&mut self) -> bool {
+        self.named.values_mut().fold(false, |any, named| named.set.pack() || any)
+    }
+
     fn find(&mut self, name: &str) -> Result<&mut Set, Failure> {
         self.named.get_mut(name).map(|named| &mut named.set).ok_or_else(|| missing(name))
     }

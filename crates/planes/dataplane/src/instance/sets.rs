@@ -30,6 +30,9 @@ impl Instance {
 
     /// Puts restored sets in force.
     pub(crate) fn restored_sets(&mut self, restore: &Restore) -> Reply {
+        if restore.has_packed() {
+            narrows_cpu::trim_heap();
+        }
         let reply = restore.end();
         self.after(reply)
     }
