@@ -114,6 +114,21 @@ fn the_book_has_every_page_of_its_folder() {
 }
 
 #[test]
+fn the_layers_have_every_crate() {
+    let text = &pages()[&root().join("docs/architecture.md")];
+    let (_, layers) = text.split_once("## The layers").unwrap();
+    let layers = layers.split("```").nth(1).unwrap();
+    let names: Vec<_> = layers.lines().flat_map(|line| line.split_whitespace()).collect();
+    let folders = root().join("crates").read_dir().unwrap().map(|folder| folder.unwrap().path());
+    // One is a crate itself: the program.
+    let folders = folders.filter(|folder| !folder.join("Cargo.toml").exists());
+    for name in folders.flat_map(|folder| folder.read_dir().unwrap()) {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        assert!(names.contains(&&*name), "docs/architecture.md does not say what {name} is for");
+    }
+}
+
+#[test]
 fn an_anchor_is_made_of_a_heading_as_readers_make_it() {
     assert_eq!(anchor(" What does `cake` cost?"), "what-does-cake-cost");
     assert_eq!(anchor(" FlowValve, and one lock"), "flowvalve-and-one-lock");
