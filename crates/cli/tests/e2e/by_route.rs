@@ -195,7 +195,7 @@ fn changes_are_followed_on(plane: &[&str]) {
     assert_eq!(names(&first), ["1:10"], "{plane:?}: {first:?}");
     // The first of them may come before the change is told.
     assert!(names(&second).contains(&"1:11"), "{plane:?}: {second:?}");
-    // From a moment later on, all have the new one, whoever runs.
+    // From a moment later on, all have the new one, in either process.
     sleep(MOMENT);
     for half in send(&mut instance, &|instance| instance.upgrade().unwrap()) {
         assert_eq!(names(&half), ["1:11"], "{plane:?}: {half:?}\n{}", instance.log());

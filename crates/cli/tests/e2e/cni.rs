@@ -361,7 +361,7 @@ fn cnitool_runs_the_list_of_the_documentation() {
     };
     let (plane, added) = scope(|scope| {
         let added = scope.spawn(|| call("add"));
-        // Whoever starts host planes for new devices.
+        // What the service does for new devices: it starts a host plane.
         let find = || {
             let links = pod.bed.shaper().run("ip", &["-j", "link", "show"]).unwrap();
             let links: Value = serde_json::from_str(&links).unwrap();

@@ -227,7 +227,7 @@ fn a_check_goes_the_way_of_clients_packets() {
     assert_eq!(text.matches("packets of up to 1480 bytes arrive").count(), 1, "{text}");
     assert_eq!(text.matches("packets of up to 1460 bytes arrive").count(), 1, "{text}");
 
-    // Nobody listens at the service's address, whoever does at the server's own.
+    // Nothing listens at the service's address; the server's own address is another matter.
     drop(listeners);
     let (is_good, text) = look();
     assert!(!is_good);

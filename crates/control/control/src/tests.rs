@@ -40,7 +40,7 @@ fn says(folder: &Folder, says: &'static str, ask: impl FnOnce() + Send) {
         let mut clients = Vec::new();
         while !asking.is_finished() {
             clients.extend(listener.accept().map(|(stream, _)| stream));
-            // Whoever has left misses nothing.
+            // A client that has left needs no answer.
             clients.iter_mut().for_each(|stream| drop(stream.write_all(says.as_bytes())));
             thread::sleep(Duration::from_millis(10));
         }

@@ -76,7 +76,7 @@ pub fn complain(what: impl Display) {
     report(format_args!("{}: {what}\n", NAME.get().unwrap_or(&"narrows")));
 }
 
-/// Whether whoever reads standard output has closed it.
+/// Whether the reader of standard output has closed it.
 fn reader_is_gone() -> bool {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::OUT)];

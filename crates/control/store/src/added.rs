@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the names of these labels begin with.
 const MARK: char = '+';
 
-/// The addresses that were added to `subscriber`, by whoever did.
+/// The addresses that somebody added to `subscriber` by hand or over the API.
 pub fn added_addresses(subscriber: &Subscriber) -> BTreeSet<Prefix> {
     let labels = subscriber.labels.iter().filter(|(label, _)| label.starts_with(MARK));
     labels.flat_map(|(_, list)| addresses(list)).collect()

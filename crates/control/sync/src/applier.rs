@@ -183,7 +183,7 @@ impl Applier {
         self.apply_to(store, true)
     }
 
-    /// The same without the files, which the next [`apply`](Self::apply) writes: those of many
+    /// Applies it without the files, which the next [`apply`](Self::apply) writes: those of many
     /// subscribers take longer than a change of one, and sessions come and go all the time.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Exclusive locks between processes.
 //!
-//! A lock is on a file of its own, which only its owner may open: whoever can open a file can lock
-//! it, so a lock on a folder that others may read could be taken by anybody. The file is removed
-//! with its lock. Its holder may remove it after another process has opened it and before that one
-//! has locked it, so a lock counts only on the file that still has the name. The kernel drops a
-//! lock with the process that held it, so the file of a killed process is a leftover.
+//! A lock is on a file of its own, which only its owner may open: a process that can open a file
+//! can lock it, so a lock on a folder that others may read could be taken by anybody. The file is
+//! removed with its lock. Its holder may remove it after another process has opened it and before
+//! that one has locked it, so a lock counts only on the file that still has the name. The kernel
+//! drops a lock with the process that held it, so the file of a killed process is a leftover.
 //!
 //! Source: flock(2).
 

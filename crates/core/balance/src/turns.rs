@@ -1,7 +1,7 @@
 //! Round robin: the order in which servers take turns.
 //!
 //! A server of weight 3 beside one of weight 1 does not get three connections in a row: each turn
-//! goes to whoever is furthest behind.
+//! goes to the server that is furthest behind.
 //!
 //! Source: nginx's "smooth weighted round robin" (2012); the schedule is stride scheduling's.
 

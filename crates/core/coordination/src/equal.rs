@@ -73,7 +73,8 @@ pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
-    /// Bytes that left without passing any meter, in total. Written by whoever learns of them.
+    /// Bytes that left without passing any meter, in total. Written by the thread that learns of
+    /// them.
     owed: Line<AtomicU64>,
     /// The time up to which the buckets are used initially; written before any meter sends.
     spent: AtomicU64,

@@ -16,7 +16,7 @@ pub fn name(port: &str) -> String {
 }
 
 impl Forwarding {
-    /// The same with an ifb for each of the ports called `of`.
+    /// This forwarding, with an ifb for each of the ports called `of`.
     ///
     /// # Errors
     /// If one is no port, is named twice, or has a name that is too long for its ifb; if there are

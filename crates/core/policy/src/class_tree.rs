@@ -27,7 +27,7 @@ pub trait TreeClass: Clone + PartialEq {
     fn amount(&self) -> Self::Sum;
 }
 
-/// See the module's documentation.
+/// The classes of one tree.
 #[derive(Clone, Debug)]
 pub struct ClassTree<C: TreeClass> {
     all: OrdMap<u32, Arc<C>>,

@@ -156,7 +156,7 @@ impl Kind {
         }
     }
 
-    /// The same, mutable.
+    /// The assignments of its filters, to change.
     pub(crate) fn assignments_mut(&mut self) -> Option<&mut Assignments> {
         match self {
             Self::Htb(htb) => Some(&mut htb.filters),

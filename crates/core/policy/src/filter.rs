@@ -218,7 +218,7 @@ impl Policy {
 }
 
 impl PortPolicy {
-    /// The same of the filters of this port.
+    /// The routes that filters of this port ask for.
     fn asked_routes(&self) -> Vec<Route> {
         let mut asked = Vec::new();
         for place in self.filter_places() {

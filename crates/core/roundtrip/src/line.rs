@@ -1,8 +1,8 @@
-//! The single round trips beyond a port, for whoever follows the rate of the line there.
+//! The single round trips beyond a port, for the controller that follows the rate of the line.
 //!
-//! *Idea.* Who sets a rate several times a second needs trips of the last moment, one by one and
-//! with their hosts, not distributions over seconds. While somebody watches, all queues write them
-//! into one ring, and the watcher takes them out.
+//! *Idea.* A controller that sets a rate several times a second needs trips of the last moment, one
+//! by one and with their hosts, not distributions over seconds. While somebody watches, all queues
+//! write them into one ring, and the watcher takes them out.
 //!
 //! *Memory ordering.* A place is one word, so it is never seen half-written. A writer counts
 //! itself in and then writes; a reader that comes in between finds 0 and misses that trip. A reader

@@ -220,7 +220,8 @@ impl Hops {
         self.changed_device(ifindex);
     }
 
-    /// The same for a next-hop object.
+    /// The kernel is asked for what leaves by a next-hop object, until a listing after `now` is
+    /// there.
     pub(crate) fn doubt_object(&mut self, id: u32, now: u64) {
         self.stale_objects.insert(id, now);
         self.changed_object(id);

@@ -43,7 +43,7 @@ struct Tables {
     v6: Table<u128>,
 }
 
-/// What changed, for whoever lays images out.
+/// What changed, for the writer of images.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub struct Changed {
     /// Each number whose next hop may be another one, and that: none if the kernel has to be asked.

@@ -101,7 +101,7 @@ pub struct Device {
     pub mac: [u8; 6],
     /// The longest packet of IPv4 that it sends, in bytes.
     pub mtu_v4: u32,
-    /// The same of IPv6.
+    /// The longest packet of IPv6 that it sends, in bytes.
     pub mtu_v6: u32,
 }
 

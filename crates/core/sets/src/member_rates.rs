@@ -14,8 +14,8 @@
 //!
 //! *Memory ordering.* A place gets its key once. IPv4: key and rate are one word, so a look-up sees
 //! all of it or nothing. IPv6: the word with the rate is stored last (release) and loaded first
-//! (acquire), so whoever sees it sees the key. A look-up that runs beside a change sees the state
-//! before or after it. What a change leaves behind does not matter otherwise: relaxed.
+//! (acquire), so a reader that sees it sees the key. A look-up that runs beside a change sees the
+//! state before or after it. What a change leaves behind does not matter otherwise: relaxed.
 //!
 //! Cost: a look-up for each length that the set has, the longest first: one line each, most often.
 //!
@@ -311,7 +311,8 @@ impl RateBoard {
             });
         if !is_same {
             *shown = next;
-            // Release: whoever sees the number finds these tables behind the lock, or later ones.
+            // Release: a reader that sees the number finds these tables behind the lock, or later
+            // ones.
             self.version.fetch_add(1, Release);
         }
     }

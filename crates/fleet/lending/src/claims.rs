@@ -15,8 +15,8 @@
 //! asked, so it is told; if both noted before, both are told. A number makes an answer that of its
 //! question, whenever it arrives.
 //!
-//! *When a box comes back.* Whoever hears it gives back what he claims of it: lends no more of it,
-//! waits for what is lent, and enforces the lower rate. He answers the box's question only then.
+//! *When a box comes back.* A box that hears it gives back what it claims of it: lends no more of
+//! it, waits for what is lent, and enforces the lower rate. It answers only then.
 //!
 //! *Starts.* What is noted is saved before anybody is asked, and what is given back before anybody
 //! is told. An agent that starts again asks anew. A box that was off itself claims nothing, as

@@ -125,7 +125,7 @@ pub struct Outcome {
     /// The part of what could have passed that did, of all limits together: of the least of each
     /// limit and all demands for it.
     pub used: f64,
-    /// The same where each box has its safe share, always, and nothing is lent.
+    /// The part that passes if each box always has its safe share, and nothing is lent.
     pub divided: f64,
     /// Messages sent (once for each receiver), and their bytes.
     pub messages: u64,

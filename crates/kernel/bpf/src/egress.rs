@@ -40,7 +40,7 @@ impl AtEgress {
         }
     }
 
-    /// The same by a filter.
+    /// Attaches it as a `clsact` filter, for kernels without tcx.
     pub(crate) fn attach_by_filter(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<Self> {
         let (gate, behind) = gate()?;
         lead_to(behind.as_fd(), 0, program)?;

@@ -6,7 +6,7 @@ use narrows_packet::RouteTaken;
 /// The bytes that say, in front of a frame, through which port it leaves.
 pub const EGRESS_PORT_BYTES: u32 = 8;
 
-/// The same, with the route that it takes.
+/// The bytes that say, in front of a frame, which route it takes, too.
 pub const ROUTE_TAKEN_BYTES: u32 = 16;
 
 /// `PORT_SEAL` of `programs/steer_choose.h`.

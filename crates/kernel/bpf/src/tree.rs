@@ -509,8 +509,8 @@ macro_rules! maps {
 }
 
 maps! {
-    in_force plans classes scopes sieves rules terms acted nodes seats totals grace handed labels
-    valves
+    in_force plans classes scopes sieves rules terms acted nodes class_slots totals grace handed
+    labels valves
 }
 
 fn missing() -> libbpf_rs::Error {
@@ -628,7 +628,7 @@ impl Tree {
         for class in new {
             update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
             update("valves", &self.maps.valves, &class.to_ne_bytes(), &[0; layout::VALVE_BYTES])?;
-            clear("seats", &self.maps.seats, *class, layout::CLASS_SLOT_BYTES)?;
+            clear("class_slots", &self.maps.class_slots, *class, layout::CLASS_SLOT_BYTES)?;
         }
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
@@ -948,7 +948,8 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn class_counters(&self, class: u32) -> Result<ClassCounters, TreeError> {
-        let [_, _, _, _, _, _, counters @ ..] = sums::<12>("seats", &self.maps.seats, class)?;
+        let [_, _, _, _, _, _, counters @ ..] =
+            sums::<12>("class_slots", &self.maps.class_slots, class)?;
         Ok(ClassCounters::of(counters))
     }
 

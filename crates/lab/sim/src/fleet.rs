@@ -89,9 +89,9 @@ pub struct Row {
     pub excess_bps: u64,
     /// The part of what could have passed that did.
     pub used: f64,
-    /// The same in the worst history.
+    /// The part of what could have passed that did, in the worst history.
     pub used_worst: f64,
-    /// The same if each box had its part of the limit, always.
+    /// The part that passes if each box always has its part of the limit.
     pub divided: f64,
     /// How long a box that wakes waited for its share, in ms, the shortest first.
     pub waits_ms: Vec<u64>,

@@ -103,7 +103,7 @@ pub struct Costs {
     pub line_update_ns: f64,
     /// Handing a lock to another core that waits for it. Nobody holds it meanwhile.
     pub lock_handover_ns: f64,
-    /// The same for the lock of a qdisc, whose lines move with it.
+    /// The handover of the lock of a qdisc, whose lines move with it.
     pub qdisc_handover_ns: f64,
 }
 

@@ -84,7 +84,7 @@ pub struct InstanceOptions {
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
-    /// The same with the rates in force where a fleet shares limits,
+    /// The policy with the rates in force where a fleet shares limits,
     enforced: Policy,
     /// and what is in force there.
     fleet: Fleet,

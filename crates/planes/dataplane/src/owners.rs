@@ -13,8 +13,8 @@
 //! frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
 //! [`Owners::take_back_suspects`] find them as the remainder when all others have come back.
 //!
-//! *The record decides.* An operation on a frame that another has changes nothing, whoever asks for
-//! it. `frames` relies on this where it borrows bytes.
+//! *The record decides.* An operation on a frame that another has changes nothing, whatever asks
+//! for it. `frames` relies on this where it borrows bytes.
 //!
 //! *Ports that compete.* In a router and a switch the packets of a port leave through several. So
 //! that one whose queue is long does not take the frames of all, each may have as many more as are

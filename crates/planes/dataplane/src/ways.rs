@@ -80,7 +80,8 @@ impl Ways {
         }
     }
 
-    /// The same on the XDP plane. It goes on counting in `counted`, if given.
+    /// Loads the program that chooses where a frame leaves, on the XDP plane. It goes on counting
+    /// in `counted`, if given.
     pub(crate) fn program(
         &self,
         port: PortId,

@@ -1,6 +1,6 @@
 //! What a worker says of itself: its counters, its sockets, and what it holds while it pauses.
 //!
-//! It is a copy, taken between two steps, so whoever reads it shares nothing with the worker.
+//! It is a copy, taken between two steps, so its reader shares nothing with the worker.
 
 use crate::owners::FrameCounts;
 use crate::upgrade::WorkerQueued;

@@ -406,7 +406,7 @@ impl Bed {
         }
     }
 
-    /// The same for a worker whose packets leave where each of them is to.
+    /// Checks conservation of a worker whose packets leave by a port of their own.
     fn check_routed(&self, worker: &Worker<FakeIo>) {
         let io = worker.io();
         let (mut queued_in_all, mut came) = (0, 0);

@@ -59,7 +59,7 @@ pub struct SubjectFacts {
     pub drops_pps: f64,
     /// The median and the 99th percentile of the delay, in milliseconds.
     pub delay_ms: Option<[f64; 2]>,
-    /// The same of the round trip.
+    /// The median and the 99th percentile of the round trip, in milliseconds.
     pub round_trip_ms: Option<[f64; 2]>,
     /// The share of segments lost.
     pub loss: Option<f64>,

@@ -100,7 +100,7 @@ impl File {
         Self::parse_checked(text, |_| Ok(()))
     }
 
-    /// The same, with actions that `check` does not refuse.
+    /// Parses a file whose actions `check` does not refuse.
     fn parse_checked(
         text: &str,
         check: impl Fn(&Action) -> Result<(), String>,

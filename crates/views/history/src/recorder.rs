@@ -59,7 +59,7 @@ struct Track {
     blocks: [Block; COUNT],
 }
 
-/// Makes points. See the module.
+/// Turns snapshots into points of all resolutions.
 #[derive(Debug)]
 pub struct Recorder {
     /// The finest resolution: no finer than there are snapshots.

@@ -34,7 +34,7 @@ pub enum PostError {
     Refused(String, u16, String),
 }
 
-/// What an answer means for whoever wrote the URL, behind its status.
+/// What an answer means for the author of the URL, behind its status.
 fn answered(status: u16, said: &str) -> String {
     match (status, said) {
         (300..=399, _) => {

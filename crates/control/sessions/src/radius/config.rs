@@ -59,7 +59,7 @@ pub struct Config {
     pub keep: Nanos,
     /// How far the Event-Timestamp of a CoA or Disconnect may be from now; zero for any.
     pub window: Nanos,
-    /// The same for accounting.
+    /// How far the Event-Timestamp of an accounting request may be from now; zero for any.
     pub accounting_window: Nanos,
     /// Whether a CoA with an attribute that is not supported is refused, as RFC 5176 section 3
     /// wants, or obeyed without it.

@@ -20,7 +20,7 @@ pub type Identification = (SocketAddr, u8, [u8; 16]);
 #[derive(Debug, Default)]
 pub struct Duplicates {
     answers: HashMap<Identification, Vec<u8>>,
-    /// The same, the oldest first.
+    /// All identifications, the oldest first.
     order: VecDeque<(Nanos, Identification)>,
 }
 

@@ -62,7 +62,7 @@ pub struct Table {
     updating: HashSet<Nas>,
     /// Sessions that ended, when they did by their NAS' clock.
     ended: HashMap<Arc<Key>, u64>,
-    /// The same by our clock, the oldest first.
+    /// Ended sessions by our clock, the oldest first.
     ended_order: VecDeque<(Nanos, Arc<Key>)>,
     changed: BTreeSet<String>,
 }

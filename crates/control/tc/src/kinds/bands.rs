@@ -284,7 +284,7 @@ pub(super) fn save_prio(prio: &Prio) -> String {
     format!(" bands {bands} priomap{}", words(priomap))
 }
 
-/// The same for an `ets`.
+/// The options of an `ets` as words, each after a space.
 pub(super) fn save_ets(ets: &Ets) -> String {
     let mut text = format!(" bands {}", ets.bands());
     // Writing to a string cannot fail.

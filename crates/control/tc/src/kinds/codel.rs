@@ -73,7 +73,7 @@ pub(super) fn show_time(line: &mut Line, key: &'static str, time: Nanos) {
     line.add(key, Json::Number(micros), &format!("{key} {} ", notation::time(micros)));
 }
 
-/// The same for a time that may be negative; it wraps around in the kernel's units.
+/// Shows a time that may be negative; it wraps around in the kernel's units.
 fn show_signed(line: &mut Line, key: &'static str, nanos: i64) {
     let micros = i64::try_from(kept(Nanos(nanos.unsigned_abs()))).unwrap_or(i64::MAX);
     let (sign, value) = if nanos < 0 { ("-", -micros) } else { ("", micros) };

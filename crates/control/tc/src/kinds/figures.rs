@@ -6,7 +6,7 @@ use narrows_qdisc::Stats;
 use narrows_qdisc::htb::LeafFigures;
 use narrows_units::Spread;
 
-/// See the module's documentation.
+/// The statistics of one class, summed over its leaves.
 #[derive(Default)]
 pub(crate) struct TreeFigures {
     /// Those of all kinds.
@@ -15,7 +15,7 @@ pub(crate) struct TreeFigures {
     pub(crate) delays: Spread,
     /// Those of this kind, as text.
     pub(crate) text: String,
-    /// The same as JSON.
+    /// The figures as JSON.
     pub(crate) json: Vec<(&'static str, Json)>,
 }
 

@@ -81,7 +81,7 @@ pub(super) fn show(fleet: Option<&Fleet>, limit: Rate, line: &mut Line) {
     line.add("fleet", Json::Object(json), &text);
 }
 
-/// The same as words, each after a space.
+/// The options of a shared limit as words, each after a space.
 pub(super) fn save(fleet: Option<&Fleet>) -> String {
     let Some(Fleet { name, safe, rejoins }) = fleet else { return String::new() };
     let rejoin = if *rejoins { " rejoin" } else { "" };

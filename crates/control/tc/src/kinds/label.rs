@@ -72,7 +72,7 @@ pub(super) fn show_strategy(strategy: TreeStrategy, line: &mut Line) {
     }
 }
 
-/// The same as words, each after a space.
+/// The strategy as words, each after a space.
 pub(super) fn save_strategy(strategy: TreeStrategy) -> String {
     match strategy == TreeStrategy::default() {
         true => String::new(),
@@ -92,7 +92,7 @@ pub(super) fn show(label: &HtbLabel, line: &mut Line) {
     }
 }
 
-/// The same as words, each after a space.
+/// The label as words, each after a space.
 pub(super) fn save(label: &HtbLabel) -> String {
     let mut words = label.weight.map(|weight| format!(" weight {weight}")).unwrap_or_default();
     if label.borrow.is_some() {

@@ -165,7 +165,7 @@ fn more<T>(
     legal("netem", name, value, read, hint).map(Some)
 }
 
-/// The same for a number that may be negative.
+/// The next word as a number that may be negative, if it is one.
 fn more_signed(name: &str, words: &mut Words) -> Result<Option<i32>, Complaint> {
     let is_number =
         |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '-');

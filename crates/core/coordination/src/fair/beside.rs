@@ -23,7 +23,7 @@ struct Words {
     rate: AtomicU64,
 }
 
-/// See the module's documentation.
+/// How many bytes per second pass no meter.
 pub(super) struct Beside(Line<Words>);
 
 impl Beside {

@@ -11,7 +11,7 @@ use crate::line::Line;
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
 
-/// See the module's documentation.
+/// The ledger of a limit, and the newest time that any meter has seen.
 pub(super) struct Ledger(Line<Words>);
 
 struct Words {

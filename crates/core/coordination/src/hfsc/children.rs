@@ -9,7 +9,7 @@
 use super::curve::is_before;
 use super::winners::Winners;
 
-/// See the module's documentation. Children are numbered by place.
+/// The active children of one class, numbered by place.
 #[derive(Default, Debug)]
 pub(super) struct Children {
     /// By virtual time: those that may be served.

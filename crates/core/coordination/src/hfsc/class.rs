@@ -43,7 +43,7 @@ impl Curves {
     }
 }
 
-/// See the module's documentation.
+/// One class, as all queues see it.
 #[derive(Default)]
 pub(super) struct Class {
     pub(super) parent: Option<Arc<Self>>,
@@ -269,7 +269,7 @@ impl Class {
         }
     }
 
-    /// The same of what a leaf was served by its real-time curve.
+    /// Takes back `bytes` that a leaf was served by its real-time curve.
     pub(super) fn give_back_in_real_time(&self, curve: &Curve, bytes: Bytes) {
         let before = self.in_real_time.fetch_sub(bytes.0, Ordering::Relaxed);
         self.real_time.take_back(curve, before.wrapping_sub(bytes.0), bytes);

@@ -66,7 +66,7 @@ enum Shape {
     Concave,
     /// The higher of both.
     Convex,
-    /// The same, where the first is flat.
+    /// Convex, and its first segment is flat.
     Delayed,
 }
 

@@ -112,7 +112,7 @@ struct Inner {
     aside: Option<(u64, u64)>,
 }
 
-/// See the module's documentation.
+/// Chooses the class of one queue that sends next.
 pub(super) struct Scheduler {
     queue: Queue,
     leaves: Vec<Option<Leaf>>,

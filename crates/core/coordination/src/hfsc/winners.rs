@@ -13,7 +13,7 @@ use super::curve::is_before;
 /// Nobody.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// See the module's documentation. Keys are times, which wrap; the earliest is first, and of equal
+/// A tournament by key. Keys are times, which wrap. The earliest is first, and of equal
 /// ones the lower place.
 #[derive(Default, Debug)]
 pub(super) struct Winners {

@@ -75,7 +75,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same, where this claim's right does not suffice for `most`.
+    /// One `limit` where this claim's right does not suffice for `most`.
     #[inline(never)]
     fn lacks(
         &mut self,
@@ -126,13 +126,13 @@ impl QueueHandle {
         bucket.due(ledger, self.total, bytes, now)
     }
 
-    /// The same where other queues send for the class, too.
+    /// [`own_due`](Self::own_due) where other queues send for the class, too.
     #[inline(never)]
     fn own_due_among_queues(&self, bytes: Bytes, now: Nanos) -> Nanos {
         self.own_due_by(self.claim(now), bytes, now)
     }
 
-    /// The same for a claim among the queues of the class.
+    /// When the class has `bytes` at its own rate for `claim`, among its queues.
     #[inline]
     fn own_due_by(&self, claim: Claim, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
@@ -148,7 +148,7 @@ impl QueueHandle {
         self.node.terms.ceil().due(&self.node.sales.ceil, self.total, bytes, now)
     }
 
-    /// The same where other queues send for the class, too.
+    /// [`ceil_due`](Self::ceil_due) where other queues send for the class, too.
     #[inline(never)]
     fn ceil_due_among_queues(&self, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
@@ -169,10 +169,11 @@ impl QueueHandle {
         self.buy_own_and_more(least, want, (|| false, true), now).map(|(bytes, _)| bytes)
     }
 
-    /// The same. If that is less than its ceiling lets pass, the class would come back at once to
-    /// borrow: where the one directly above it lends at once (`is_lent`), it buys the rest of a
-    /// batch from that. Returns how much in all, and how much of it is lent. Whether it is lent is
-    /// asked first if that is in a cache (`is_near`), and last otherwise.
+    /// Buys `least` bytes, or up to `want`, of what the class has of its own. If that is less than
+    /// its ceiling lets pass, the class would come back at once to borrow: where the one directly
+    /// above it lends at once (`is_lent`), it buys the rest of a batch from that. Returns how much
+    /// in all, and how much of it is lent. Whether it is lent is asked first if that is in a cache
+    /// (`is_near`), and last otherwise.
     #[inline]
     pub(super) fn buy_own_and_more(
         &mut self,
@@ -230,7 +231,8 @@ impl QueueHandle {
         Some(lent)
     }
 
-    /// The same, where others of its class go first, or the classes above do not let it all pass.
+    /// Buys `bytes` of what the class has of its own where others of its class go first, or the
+    /// classes above do not let more pass.
     #[inline(never)]
     fn buy_least_own(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
         let own = self.claim(now);

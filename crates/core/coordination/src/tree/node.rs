@@ -18,7 +18,7 @@ type ClassCensus = census::Shared<256>;
 /// that never was need not be looked at closer when it has no more packets.
 const HAS_BORROWED: u16 = 1 << 15;
 
-/// See the module's documentation.
+/// One class, as all queues see it.
 ///
 /// A purchase of what the class has of its own touches one cache line of it, and one of each class
 /// above it; one that borrows, or that queues share, touches one more.
@@ -293,7 +293,7 @@ impl Node {
         &self.places[steps - 1][limit as usize]
     }
 
-    /// The same, as it is now.
+    /// The value of [`place`](Self::place) now.
     #[inline]
     pub(super) fn time(&self, steps: usize, limit: Limit) -> u64 {
         self.place(steps, limit).load(Ordering::Relaxed)

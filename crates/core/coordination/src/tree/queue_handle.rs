@@ -7,7 +7,7 @@ use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// See the module's documentation. In order of access.
+/// One queue's handle of a leaf class. In order of access.
 #[repr(C)]
 pub(super) struct QueueHandle {
     pub(super) node: Arc<Node>,

@@ -76,7 +76,7 @@ enum Turn {
     Borrows(u32),
 }
 
-/// See the module's documentation.
+/// Chooses the class of one queue that sends next.
 pub(super) struct Scheduler {
     queue: Queue,
     /// Whether other queues send for the tree, too, as of the last batch.

@@ -7,7 +7,7 @@ use narrows_qdisc::htb::{ClassMeter, Grant};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// One class that buys without a queue.
 pub(super) struct Single {
     handle: QueueHandle,
     lender: usize,

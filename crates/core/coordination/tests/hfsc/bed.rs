@@ -60,7 +60,7 @@ struct Queue {
     free: Vec<PacketId>,
 }
 
-/// See the module's documentation.
+/// Some queues over one tree, and their time.
 pub struct Bed {
     classes: BTreeMap<u32, Class>,
     tree: SharedTree,

@@ -124,7 +124,7 @@ pub enum Next {
     Later(f64),
 }
 
-/// See the module's documentation. The class 0 is the root.
+/// The kernel's scheduler. The class 0 is the root.
 pub struct Kernel {
     classes: BTreeMap<u32, Class>,
 }

@@ -177,7 +177,7 @@ impl Fq {
         }
         let before = std::mem::replace(&mut self.paces, packets.paces().clone());
         let Self { table, pace, config, .. } = self;
-        if pace::hasten(table, *pace, &before, packets, config, now) {
+        if pace::bring_forward(table, *pace, &before, packets, config, now) {
             self.release_all();
         }
     }

@@ -91,7 +91,7 @@ impl Pace {
 /// Of each flow whose rate is higher than in `before`: at `now` it waits no longer than a quantum
 /// takes. Returns whether there are any.
 #[cold]
-pub(super) fn hasten(
+pub(super) fn bring_forward(
     table: &mut Table,
     all: Option<Pace>,
     before: &Paces,

@@ -48,8 +48,8 @@ impl Beside {
     }
 
     /// What a packet may owe at a rate that has risen: no longer than a frame takes.
-    pub(super) fn hasten(&mut self, config: &Config, now: Nanos) {
-        self.clocks.hasten_idle(self.terms.after(Moment::at(now), config.frame));
+    pub(super) fn bring_forward(&mut self, config: &Config, now: Nanos) {
+        self.clocks.bring_idle_forward(self.terms.after(Moment::at(now), config.frame));
     }
 
     /// These clocks under `config`. Returns whether the rate has risen.

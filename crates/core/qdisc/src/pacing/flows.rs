@@ -79,7 +79,7 @@ impl Flow {
     }
 
     /// Its next packet may leave at `next`, if not before.
-    pub(super) fn hasten(&mut self, next: Moment) {
+    pub(super) fn bring_forward(&mut self, next: Moment) {
         self.set_next(self.next().min(next));
     }
 
@@ -189,14 +189,14 @@ impl Flows {
     }
 
     /// Flows without packets may send at `next`, if not before.
-    pub(super) fn hasten_idle(&mut self, next: Moment) {
+    pub(super) fn bring_idle_forward(&mut self, next: Moment) {
         let before = match &mut self.stage {
             Stage::Moving(before, _) => before.places.as_mut_slice(),
             _ => &mut [],
         };
         let all = self.table.places.iter_mut().chain(before);
         let idle = all.filter(|flow| flow.is_there() && flow.queued() == 0);
-        idle.for_each(|flow| flow.hasten(next));
+        idle.for_each(|flow| flow.bring_forward(next));
     }
 
     /// A flow has its first packet, as [`Flow::push`] returned.

@@ -29,7 +29,7 @@ const FIRST_BITS_V6: u8 = 12;
 const FIELDS_MAX: u8 = 4;
 /// The parts of a field for each of its prefixes, at least; up to twice as many.
 const PARTS_PER_PREFIX: usize = 4;
-/// The same for all prefixes together, above which there are fewer for each.
+/// The most parts of all prefixes together. Where there would be more, each prefix has fewer.
 const PARTS_MAX: usize = 1 << 22;
 
 /// A piece of the address space whose parts are as long as each other.

@@ -4,7 +4,7 @@
  *
  * It continues in whatever program is behind it, or lets the frame pass to the next program of
  * the dispatcher. The kernel empties the array when no process has it open any more: then all
- * frames pass, whoever has pinned this program.
+ * frames pass, even if another process has pinned this program.
  *
  * Non-goals: its place among the others, which libxdp knows.
  */

@@ -26,7 +26,7 @@ static __always_inline struct class_slot *charge(struct context *ctx, struct tot
 		return 0;
 	}
 	class = class_of(number, leaf);
-	slot = bpf_map_lookup_elem(&seats, &leaf);
+	slot = bpf_map_lookup_elem(&class_slots, &leaf);
 	if (!class || !slot) {
 		drop(total, &total->unclassified_drops, size);
 		return 0;

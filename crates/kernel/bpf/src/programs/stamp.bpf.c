@@ -110,7 +110,7 @@ int stamp(struct __sk_buff *ctx)
 		return TC_ACT_SHOT;
 	}
 	class = class_of(number, leaf);
-	slot = bpf_map_lookup_elem(&seats, &leaf);
+	slot = bpf_map_lookup_elem(&class_slots, &leaf);
 	if (!class || !slot) {
 		drop(total, &total->unclassified_drops, size);
 		return TC_ACT_SHOT;

@@ -8,7 +8,7 @@
  * packet, so each packet sees one whole plan.
  *
  * A class keeps its number from plan to plan, and with it its credit (`nodes`) and
- * its counters (`seats`). Number 0 is no class: packets pass unmetered.
+ * its counters (`class_slots`). Number 0 is no class: packets pass unmetered.
  *
  * src/tree/layout.rs says the same in Rust.
  */
@@ -291,7 +291,7 @@ struct {
 	__uint(max_entries, CLASSES_MAX);
 	__type(key, __u32);
 	__type(value, struct class_slot);
-} seats SEC(".maps");
+} class_slots SEC(".maps");
 
 /* Updating a map of maps waits until no program runs any more that read the maps
  * before. User space does it between two plans, for that alone. */

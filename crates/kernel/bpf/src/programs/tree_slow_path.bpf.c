@@ -30,7 +30,7 @@
 static __always_inline struct class_slot *charge_control(struct __sk_buff *ctx, __u32 number,
 							 __u32 leaf, struct size size)
 {
-	struct class_slot *slot = bpf_map_lookup_elem(&seats, &leaf);
+	struct class_slot *slot = bpf_map_lookup_elem(&class_slots, &leaf);
 	struct class *class = class_of(number, leaf);
 	__s64 cost;
 

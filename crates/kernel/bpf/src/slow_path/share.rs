@@ -49,7 +49,7 @@ const NAME: &str = "shares";
 /// How often it is written at most that packets wait.
 const WAITS_EVERY: u64 = 1_000_000;
 
-/// See the module's documentation. Clones are of the same port.
+/// A map that a port's queues and the kernel's program share. Clones are of the same port.
 #[derive(Clone)]
 pub struct SlowPathShare {
     map: Arc<OwnedFd>,
@@ -120,8 +120,8 @@ impl SlowPathShare {
     /// them.
     #[inline]
     pub fn claim(&self) -> Bytes {
-        // In this order: what is claimed was charged before. Acquire, and Release below: so whoever
-        // sees a claim sees as much charged as the one who made it.
+        // In this order: what is claimed was charged before. Acquire, and Release below: so a
+        // reader of a claim sees as much charged as its writer.
         let claimed = self.words[CLAIMED].load(Ordering::Acquire);
         let charged = self.get(CHARGED);
         if charged == claimed {

@@ -120,7 +120,7 @@ impl Tree {
         Ok(Totals::of(sums("totals", &self.maps.totals, SLOW_PATH)?))
     }
 
-    /// The same, by CPU: of all that there may be.
+    /// What this host itself has sent through the port so far, by CPU, of all possible CPUs.
     ///
     /// # Errors
     /// If it cannot be read.

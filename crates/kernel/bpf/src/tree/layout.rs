@@ -211,7 +211,7 @@ pub enum Rules {
 pub struct Label {
     /// What its bucket holds beyond an epoch's worth, in bytes.
     pub burst: u64,
-    /// The same of the bucket of its ceiling.
+    /// What the bucket of its ceiling holds beyond an epoch's worth, in bytes.
     pub cburst: u64,
     /// The assured rates of the classes below it together, in bytes per second.
     pub promised: u64,

@@ -100,7 +100,7 @@ fn reach(facts: &PortFacts, link: &Link) -> Option<Finding> {
     let name = link.name();
     if facts.addressed {
         let what = "this host has an IP address behind it: frames to the port's own MAC address go \
-                    to its kernel, whoever sends them, and can reach all its addresses";
+                    to its kernel, from any sender, and can reach all its addresses";
         return Some(Finding::note(name, what));
     }
     let mut automatic = link.addresses.iter().filter(|address| address.is_automatic());
@@ -236,7 +236,7 @@ mod tests {
         facts.addressed = true;
         let said = reach(&facts, &link).unwrap();
         assert_eq!(said.severity, Severity::Note);
-        assert!(said.what.contains("whoever sends them"), "{}", said.what);
+        assert!(said.what.contains("from any sender"), "{}", said.what);
     }
 
     fn worst(findings: &[Finding]) -> &Finding {

@@ -57,7 +57,7 @@ impl Follower {
         &self.mirror
     }
 
-    /// The same, to take what [changed](Mirror::take_changed).
+    /// The mirror, to take what [changed](Mirror::take_changed).
     pub fn mirror_mut(&mut self) -> &mut Mirror {
         &mut self.mirror
     }

@@ -1,6 +1,6 @@
 //! The lock that all cores take, if a strategy has one.
 //!
-//! Whoever holds it keeps all others out, so its sections follow each other: they are served in the
+//! Its holder keeps all others out, so its sections follow each other: they are served in the
 //! order in which cores ask, a step's together.
 //!
 //! *What it protects.* The bucket that queues of their own share: a section is an update of it. Or

@@ -102,7 +102,7 @@ impl Drop for Threaded<'_> {
     }
 }
 
-/// Has `core` handle what `device`, of one queue, receives from its driver on, whoever sent it. It
+/// Has `core` handle what `device`, of one queue, receives from its driver on, from any sender. It
 /// lasts as long as the device.
 pub fn go_up_on(namespace: &Namespace, device: &str, core: usize) -> Result<()> {
     let path = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");

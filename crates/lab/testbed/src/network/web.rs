@@ -7,8 +7,7 @@
 //!                    └── web4       10.7.0.14
 //! ```
 //!
-//! The servers answer the client themselves. What is at the balancer is up to whoever starts it
-//! there.
+//! The servers answer the client themselves. What runs at the balancer is up to the caller.
 //!
 //! Principles: as with a [bed](crate::bed), *nothing outlives its owner*.
 //!

@@ -21,7 +21,7 @@ const NETWORKS: [[Ipv4Addr; 2]; 2] = [
     [Ipv4Addr::new(10, 2, 0, 1), Ipv4Addr::new(10, 2, 0, 2)],
 ];
 
-/// See the module's documentation.
+/// The place of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {

@@ -124,7 +124,7 @@ impl AtEgress {
         }
     }
 
-    /// The same, for views.
+    /// What happens to the traffic of the host itself, for views.
     pub(super) fn own_traffic(&self) -> OwnTraffic {
         if self.enforcement().is_shaping() { OwnTraffic::Shaped } else { OwnTraffic::Policed }
     }

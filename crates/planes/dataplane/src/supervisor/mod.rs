@@ -119,7 +119,7 @@ impl Supervisor {
         if let Some(state) = &state {
             make_folder(state).map_err(RunError::Keep)?;
         }
-        // Whoever takes over from a process is to be this one's child when that one has ended.
+        // A process that takes over from another is to be this one's child when that one has ended.
         set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
         let path = place::folder().map_err(failed)?;
         let closed = |source| PlaceError::Open { path: path.clone(), source };

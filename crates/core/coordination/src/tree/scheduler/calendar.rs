@@ -34,7 +34,7 @@ struct Entry {
     next: u32,
 }
 
-/// See the module's documentation.
+/// Timers of one queue, by tick.
 pub(super) struct Calendar {
     entries: Vec<Entry>,
     /// The first entry that is in no list.

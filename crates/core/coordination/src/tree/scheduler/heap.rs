@@ -46,7 +46,7 @@ pub(super) fn is_before(one: u64, other: u64) -> bool {
     (one.wrapping_sub(other) as i64) < 0
 }
 
-/// See the module's documentation.
+/// A heap by virtual time.
 #[derive(Default, Debug)]
 pub(super) struct Heap {
     entries: Vec<Entry>,

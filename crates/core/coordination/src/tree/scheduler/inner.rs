@@ -12,7 +12,7 @@ use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// A class with children, as one queue sees it.
 pub(super) struct Inner {
     node: Arc<Node>,
     /// The place of the class above it, or [`NONE`].

@@ -45,7 +45,7 @@ pub(super) struct Mark {
     pub(super) prio: u8,
 }
 
-/// See the module's documentation.
+/// A leaf class, as one queue sees it.
 ///
 /// What an arrival and a turn with credit of its own touch is in the first cache line.
 #[repr(C, align(64))]

@@ -4,7 +4,7 @@
 use narrows_qdisc::htb::{DEPTH_MAX, PRIORITIES};
 use std::collections::VecDeque;
 
-/// See the module's documentation.
+/// Wait queues that may be served now, by depth and priority of the lender.
 pub(super) struct Lenders {
     /// By how many classes are above the lender, and by priority.
     turns: Vec<[VecDeque<u32>; PRIORITIES]>,

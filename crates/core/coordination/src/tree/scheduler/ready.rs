@@ -2,7 +2,7 @@
 
 use narrows_qdisc::htb::{PRIORITIES, Stage, Turns};
 
-/// See the module's documentation.
+/// Leaves that may be served now, by priority.
 #[derive(Default)]
 pub(super) struct Ready {
     turns: [Turns; PRIORITIES],

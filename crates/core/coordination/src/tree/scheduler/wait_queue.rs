@@ -33,7 +33,7 @@ pub(super) struct LetsPass {
     prio: u8,
 }
 
-/// See the module's documentation.
+/// The classes that wait for one limit of one class, of one priority.
 pub(super) struct WaitQueue {
     pub(super) node: Arc<Node>,
     /// The place of its class.

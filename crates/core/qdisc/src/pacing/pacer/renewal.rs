@@ -31,7 +31,7 @@ impl<C: Calendar> Pacer<C> {
         }
     }
 
-    /// The same, also if rates have risen that filters give. Called once for each batch.
+    /// Refreshes flows also if rates have risen that filters give. Called once for each batch.
     #[inline]
     pub(super) fn refresh_all(&mut self, packets: &mut Packets, now: Nanos) {
         if !self.paces.is(packets.paces()) {
@@ -67,9 +67,9 @@ impl<C: Calendar> Pacer<C> {
     ) {
         if std::mem::take(&mut self.is_outdated) {
             // The last frame is paid for once its time has passed.
-            self.flows.hasten_idle(self.terms.after(Moment::at(now), self.config.frame));
+            self.flows.bring_idle_forward(self.terms.after(Moment::at(now), self.config.frame));
             if let Some(beside) = &mut self.beside {
-                beside.hasten(&self.config, now);
+                beside.bring_forward(&self.config, now);
             }
         }
         let (mut waiting, mut outdated) = (Fifo::new(), HashSet::new());
@@ -113,7 +113,7 @@ impl<C: Calendar> Pacer<C> {
         let key = self.key(packets, id);
         let flow = self.flows.get(key, now);
         if flow.queued() == 0 {
-            flow.hasten(began.min(paid));
+            flow.bring_forward(began.min(paid));
             flow.slot = flow.slot.min(now);
         }
     }

@@ -88,7 +88,7 @@ fn sender(share: &SlowPathShare, program: &SlowPath, frame: &[u8], from: u32) ->
     }
 }
 
-/// The same, by RFC 792, 2710, 3810, 4443, 4861 and 4594.
+/// The sender that a frame has by RFC 792, 2710, 3810, 4443, 4861 and 4594.
 fn model(frame: &[u8], from: u32) -> Sender {
     if from != 0 {
         return Sender::Stranger;

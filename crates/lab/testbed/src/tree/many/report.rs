@@ -95,7 +95,7 @@ fn machine_ns(sample: &Sample) -> f64 {
     sample.machine_cores * 1e9 / sample.delivered_per_second
 }
 
-/// The same without what the senders cost `alone`.
+/// Nanoseconds a packet without what the senders cost `alone`.
 fn without_senders_ns(sample: &Sample, alone: &Sample) -> f64 {
     let sending = alone.machine_cores / alone.offered_per_second * sample.offered_per_second;
     (sample.machine_cores - sending) * 1e9 / sample.delivered_per_second
