@@ -11,8 +11,14 @@ use std::str::FromStr;
 pub struct PrefixError(String);
 
 impl Prefix {
-    /// The first `bits` bits of `ip`, the others cleared; none if the address is shorter.
+    /// The first `bits` bits of `ip`, the others cleared; none if the address is shorter. An address
+    /// of IPv4 in IPv6's form (`::ffff:10.0.0.1`, RFC 4291 section 2.5.5.2), as some systems write
+    /// it, is IPv4: so it is in packets.
     pub fn new(ip: IpAddr, bits: u8) -> Option<Self> {
+        let (ip, bits) = match (ip.to_canonical(), bits.checked_sub(96)) {
+            (short @ IpAddr::V4(_), Some(bits)) if ip.is_ipv6() => (short, bits),
+            _ => (ip, bits),
+        };
         let cut = match ip {
             IpAddr::V4(ip) => {
                 let free = 32_u32.checked_sub(bits.into())?;
@@ -85,6 +91,15 @@ mod tests {
         assert_eq!(text("10.1.2.3/0").as_deref(), Ok("0.0.0.0/0"));
         assert_eq!(text("2001:db8:1::7/48").as_deref(), Ok("2001:db8:1::/48"));
         assert!(text("10.1.2.3/33").is_err() && text("::/129").is_err() && text("10.1").is_err());
+    }
+
+    #[test]
+    fn ipv4_in_ipv6s_form_is_ipv4() {
+        let text = |text: &str| text.parse::<Prefix>().map(|prefix| prefix.to_string());
+        assert_eq!(text("::ffff:10.1.2.3").as_deref(), Ok("10.1.2.3"));
+        assert_eq!(text("::FFFF:0a01:0203/120").as_deref(), Ok("10.1.2.0/24"));
+        assert_eq!(text("::ffff:0:0/96").as_deref(), Ok("0.0.0.0/0"));
+        assert_eq!(text("::ffff:0:0/95").as_deref(), Ok("::fffe:0:0/95"), "more than IPv4");
     }
 
     proptest! {

@@ -29,6 +29,8 @@ pub struct Converted {
     pub directory: Directory,
     /// What cannot.
     pub faults: Faults,
+    /// What may be a slip in the mapping, one sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Applies `mapping` to the records of `lists`.
@@ -37,7 +39,7 @@ pub struct Converted {
 /// If a list is missing, a table lacks a column that the mapping names, or there are more than
 /// 1,000,000 sites or subscribers.
 pub fn convert(mapping: &Mapping, lists: &Lists) -> Result<Converted, SourceError> {
-    columns::check(mapping, lists)?;
+    let notes = columns::check(mapping, lists)?;
     let mut builder = Builder {
         mapping,
         lookups: Lookups::new(mapping, lists)?,
@@ -46,7 +48,7 @@ pub fn convert(mapping: &Mapping, lists: &Lists) -> Result<Converted, SourceErro
     };
     let sites = builder.sites(lists)?;
     builder.subscribers(lists, &sites)?;
-    Ok(Converted { directory: builder.directory, faults: builder.faults })
+    Ok(Converted { directory: builder.directory, faults: builder.faults, notes })
 }
 
 /// The sites that a list has; none if there is no such list, and subscribers name them.

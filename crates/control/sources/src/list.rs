@@ -112,6 +112,15 @@ impl List {
         self.columns.as_deref()
     }
 
+    /// Whether a record can have the member `name`, and, where that is not known, whether one has.
+    /// So does a list without records.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match &self.columns {
+            Some(columns) => columns.iter().any(|column| column == name),
+            None => self.is_empty() || self.all().iter().any(|record| record.get(name).is_some()),
+        }
+    }
+
     fn all(&self) -> &[Value] {
         self.records.as_array().map_or(&[], Vec::as_slice)
     }

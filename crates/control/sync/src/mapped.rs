@@ -3,7 +3,7 @@
 //! The mapping is read again each time, so a changed one counts from the next sync on.
 
 use crate::source::{Gathered, Source};
-use narrows_directory::Report;
+use narrows_directory::{Note, Report};
 use narrows_sources::files::{self, Format, Main};
 use narrows_sources::http::{self, Pace};
 use narrows_sources::{Converted, Lists, Mapping, SourceError, convert, netbox};
@@ -87,7 +87,7 @@ impl Records {
     }
 }
 
-fn gathered(Converted { directory, faults }: Converted) -> Gathered {
+fn gathered(Converted { directory, faults, notes }: Converted) -> Gathered {
     let summary = format!(
         "{} at {}",
         counted(directory.subscribers.len(), "subscriber"),
@@ -99,6 +99,8 @@ fn gathered(Converted { directory, faults }: Converted) -> Gathered {
     if more > 0 {
         report.faults.push(format!("{more} more faults of this kind and others"));
     }
+    let note = |what| Note { what, count: 1, example: String::new() };
+    report.notes.extend(notes.into_iter().map(note));
     Gathered { directory, summary, report }
 }
 

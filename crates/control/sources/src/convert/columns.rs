@@ -1,8 +1,9 @@
-//! Whether a table has the columns that the mapping names.
+//! Whether a table has the columns, and JSON the members, that the mapping names.
 //!
 //! A name that no column has would be a value that is missing in every row: all subscribers without
 //! an address, or none at all, and nothing says why. So it refuses the table. A JSON document says
-//! nowhere which members there can be, so it is not asked.
+//! nowhere which members there can be, and many systems leave out what is empty. So a member that no
+//! record has is only noted.
 
 use crate::fault::quoted;
 use crate::mapping::{Field, Mapping, Origin, Path, Piece, Source};
@@ -11,11 +12,12 @@ use crate::{List, Lists, SourceError};
 /// The most columns that a message lists.
 const LISTED_MAX: usize = 12;
 
-/// Checks all fields of `mapping`.
+/// Checks all fields of `mapping`. Returns a note for each whose members no record of JSON has.
 ///
 /// # Errors
 /// Names the first column that is not there, its key in the mapping, and those that are there.
-pub(super) fn check(mapping: &Mapping, lists: &Lists) -> Result<(), SourceError> {
+pub(super) fn check(mapping: &Mapping, lists: &Lists) -> Result<Vec<String>, SourceError> {
+    let mut notes = Vec::new();
     for (key, field) in mapping.fields() {
         let is_of_sites = key.starts_with("sites.");
         let name = match &mapping.sites {
@@ -33,15 +35,19 @@ pub(super) fn check(mapping: &Mapping, lists: &Lists) -> Result<(), SourceError>
                 break;
             }
         }
-        if let Some((name, column)) = missing {
-            return Err(refusal((name, lists.get(name)?), column, &key, field));
+        let Some((name, column)) = missing else { continue };
+        let list = lists.get(name)?;
+        if list.columns().is_some() {
+            return Err(refusal((name, list), column, &key, field));
         }
+        let what = format!("no record of {} has {}", list.title(), quoted(column));
+        notes.push(format!("{what}, which {key} of the mapping names: compare it with the data"));
     }
-    Ok(())
+    Ok(notes)
 }
 
-/// A column that `source` of a record of the list `own` reads and its table does not have, with
-/// the name of that list.
+/// A column or member that `source` of a record of the list `own` reads and its list does not have,
+/// with the name of that list.
 fn source_missing<'a>(
     source: &'a Source,
     own: &'a str,
@@ -65,8 +71,8 @@ fn source_missing<'a>(
         }
     };
     for (list, path) in read {
-        if let (Some(name), Some(columns)) = (path.name(), lists.get(list)?.columns())
-            && !columns.iter().any(|column| column == name)
+        if let Some(name) = path.name()
+            && !lists.get(list)?.has(name)
         {
             return Ok(Some((list, name)));
         }
@@ -100,7 +106,7 @@ fn refusal((name, list): (&str, &List), column: &str, key: &str, field: &Field) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Faults, csv};
+    use crate::{Faults, csv, json};
 
     const MAPPING: &str = "[subscribers]\nid = \"No\"\nname = \"Name\"\nplan = \"Plan\"\n\
                            addresses = [\"IPv4\", \"IP\"]\n[plans.a]\ndownload = \"1mbit\"\n\
@@ -111,7 +117,7 @@ mod tests {
         let mut lists = Lists::default();
         let list = csv::read("a.csv", table.as_bytes(), ',', &mut Faults::default()).unwrap();
         lists.insert("records", list);
-        check(&mapping, &lists).map_err(|error| error.to_string())
+        check(&mapping, &lists).map(drop).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -142,5 +148,22 @@ mod tests {
         assert!(error.contains("no column \"Last\""), "{error}");
         let mapping = MAPPING.replace("\"Name\"", "\"$.Nick\"");
         assert_eq!(checked(&mapping, "No,Plan,IP\n"), Ok(()), "a path selects what is there");
+    }
+
+    #[test]
+    fn a_member_that_no_record_has_is_noted_and_one_that_some_have_is_not() {
+        let noted = |text: &str| {
+            let mut lists = Lists::default();
+            let list = json::read("a.json", text.as_bytes(), None, &mut Faults::default()).unwrap();
+            lists.insert("records", list);
+            check(&Mapping::parse(MAPPING).unwrap(), &lists).unwrap()
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(noted(r#"[{"No": 1, "Plan": "a"}, {"Name": null, "IP": ""}]"#), none);
+        assert_eq!(noted("[]"), none, "nobody is there");
+        let notes = noted(r#"[{"No": 1, "name": "Ann", "Plan": "a", "IP": "10.0.0.1"}]"#);
+        assert_eq!(notes.len(), 1);
+        let expected = "no record of a.json has \"Name\", which subscribers.name of the mapping";
+        assert!(notes[0].starts_with(expected), "{notes:?}");
     }
 }
