@@ -40,6 +40,8 @@ mod to_ifb;
 mod translation;
 pub mod tree;
 mod user_front;
+#[cfg(test)]
+mod verified;
 mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};

@@ -110,6 +110,23 @@ pub(crate) fn duration(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io:
     Ok(options.duration)
 }
 
+/// How many instructions the verifier went through until it accepted the loaded program
+/// (`verified_insns` of `struct bpf_prog_info`), those of its functions included.
+///
+/// # Errors
+/// The kernel's error.
+#[cfg(test)]
+pub(crate) fn verified(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    let into: *mut libbpf_sys::bpf_prog_info = &raw mut info;
+    // SAFETY: `into` points to as many bytes as `size` says, and outlives the call.
+    let outcome = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(program.as_raw_fd(), into.cast(), &raw mut size)
+    };
+    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(info.verified_insns) }
+}
+
 /// To run a program `times` times on `frame`, as `run` does.
 fn options(frame: &[u8], times: u32) -> libbpf_sys::bpf_test_run_opts {
     libbpf_sys::bpf_test_run_opts {

@@ -14,7 +14,6 @@ const POLICE: u8 = 2;
 const EDIT: u8 = 3;
 
 pub(super) fn write(into: &mut types::term, term: &Term, has_more: bool) {
-    into.is_used = 1;
     into.has_more = has_more.into();
     [into.values, into.masks] = term.headers.words();
     let range = |range: Option<(u16, u16)>| range.map_or([0; 2], |(first, last)| [first, last]);

@@ -2,7 +2,7 @@
 
 use super::layout;
 use super::skeleton::Builder;
-use crate::front::{FrontMaps, FrontPort, Term};
+use crate::front::{FrontMaps, FrontPort, TERMS_MAX, Term};
 use crate::load::{LoadError, explained, keep};
 use crate::sets::SetTables;
 use libbpf_rs::MapHandle;
@@ -30,6 +30,7 @@ pub(in crate::front) fn load(
             rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
             rodata.hands_over = hands_over.into();
             rodata.secret = maps.secret();
+            rodata.terms_count = terms.len().min(TERMS_MAX) as u32;
             for (index, (into, term)) in rodata.terms.iter_mut().zip(terms).enumerate() {
                 // A term after the last one would never be tested.
                 let has_more = term.has_more && index + 1 < terms.len();

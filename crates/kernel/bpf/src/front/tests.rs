@@ -12,6 +12,7 @@ use std::thread;
 
 mod cost;
 mod police;
+mod verified;
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORT: FrontPort<'static> = FrontPort {

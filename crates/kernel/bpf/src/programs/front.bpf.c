@@ -4,9 +4,17 @@
  *
  * Filters are terms, tested in order. A term has conditions (headers under masks, words of the
  * frame, look-ups in sets), which must all hold, and up to STEPS_MAX actions. Several terms may
- * form one filter: then one of them must match. Terms are constants: when the kernel loads the
- * program it removes the code that they do not need. So a program contains only the conditions
- * of its filters, and other filters need another program.
+ * form one filter: then one of them must match.
+ *
+ * Terms are constants, so other filters need another program. The verifier knows them in each
+ * round of the loop over terms, goes only where they lead, and the kernel removes what none of
+ * them needs. The first term's conditions are compiled by themselves.
+ *
+ * The loop must not be unrolled. With code for each term the program has 12,400 instructions
+ * instead of 4,500. Packets take as long, and the verifier goes through as many, but loading
+ * takes up to seven times as long: the kernel moves the rest of a program for each piece that it
+ * removes, and Linux 7.3 follows pointers through all of a function, also through what is behind
+ * constants that are not set. Objects for fewer terms would be short only for who has few.
  *
  * Frames that are not dropped continue to the plane's program by a tail call. Frames for the
  * box itself, if it has an address there, go there at once.
@@ -82,9 +90,8 @@ struct term {
 	__u16 destination_ports[2];
 	__u32 mark;
 	__u32 mark_mask;
-	__u8 is_used;
 	__u8 has_more;		/* the next term is of the same filter */
-	__u8 reserved[6];
+	__u8 reserved[7];
 };
 
 struct counter {
@@ -97,6 +104,7 @@ struct counter {
 };
 
 const volatile struct term terms[TERMS_MAX];
+const volatile __u32 terms_count = 0;
 const volatile __u32 reads_transport = 0;
 /* Whether what is behind reads `handed`. */
 const volatile __u32 hands_over = 0;
@@ -249,14 +257,11 @@ static __always_inline int act(struct packet *packet, int term)
 /* Whether the frame is dropped. */
 static __always_inline int is_dropped(struct context *ctx, struct packet *packet)
 {
-	/* By itself, as its look-up is longer than a call, and the loop too long to be unrolled with
-	 * one in each round. */
-	int is_it = terms[0].is_used && matches(ctx, packet, 0, 1), control;
+	/* By itself, as its look-up is longer than a call, and most programs have one term. */
+	int is_it = terms_count && matches(ctx, packet, 0, 1), control;
 
-#pragma unroll
-	for (int i = 0; i < TERMS_MAX; i++) {
-		if (!terms[i].is_used)
-			break;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < TERMS_MAX && i < terms_count; i++) {
 		if (i)
 			is_it = is_it || matches(ctx, packet, i, 0);
 		if (terms[i].has_more || !is_it)
