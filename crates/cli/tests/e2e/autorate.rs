@@ -6,15 +6,16 @@
 //!             follows the line     netem: a rate, a delay, a queue
 //! ```
 
-use crate::setup::{NARROWS, complaint, ip, port_in, tc, turn_to_measure};
+use crate::setup::{NARROWS, complaint, ip, paced, port_in, tc, turn_to_measure};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::End;
+use narrows_testbed::bed::{CLIENT_IP, CLIENT_MAC, End, SERVER_IP, SERVER_MAC};
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::tcp::{Flows, Running};
 use narrows_testbed::window::{Delivered, Meter};
 use serde_json::Value;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, UdpSocket};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,20 +25,44 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The limit, and the line.
 fn row(bed: &Testbed) -> [Instance; 2] {
+    row_with(bed, &["--fail-closed", "--ports", "port-a,near", "--round-trips"])
+}
+
+/// The instance with these words, and the line beyond its port `near`.
+fn row_with(bed: &Testbed, words: &[&str]) -> [Instance; 2] {
     ip(bed.shaper(), "link add name near type veth peer name far");
     for device in ["near", "far"] {
         bed.shaper().run("ethtool", &["-K", device, "tx", "off", "txvlan", "off"]).unwrap();
         ip(bed.shaper(), &format!("link set dev {device} up"));
     }
-    let start = |ports: &str, more: &[&str]| {
-        let words = [&["run", "--fail-closed", "--ports", ports], more].concat();
+    let start = |words: &[&str]| {
+        let words = [&["run"], words].concat();
         Instance::start_command(bed, Path::new(NARROWS), &words).unwrap()
     };
-    let row = [start("port-a,near", &["--round-trips"]), start("far,port-b", &[])];
+    let row = [start(words), start(&["--fail-closed", "--ports", "far,port-b"])];
     for device in ["far", "port-b"] {
         set(bed, &format!("qdisc add dev {device} root netem delay 10ms rate 20mbit limit 1000"));
     }
     row
+}
+
+/// Makes the box in front of the line the client, as far as the server can tell.
+fn send_from_near(bed: &Testbed) -> End<'_> {
+    let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
+    let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(mac);
+    ip(bed.shaper(), &format!("link set near address {client_mac}"));
+    ip(bed.shaper(), &format!("address add {CLIENT_IP}/24 dev near"));
+    ip(bed.shaper(), &format!("neigh replace {SERVER_IP} lladdr {server_mac} dev near"));
+    End { namespace: bed.shaper(), device: "near", ip: CLIENT_IP }
+}
+
+/// Gives the box an IPv6 address at `near` and the server one, for reflectors.
+fn with_ipv6(bed: &Testbed) {
+    let ends = [(bed.shaper(), "near", "::1"), (bed.server(), "srv0", "::2")];
+    for (namespace, device, host) in ends {
+        namespace.set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
+        ip(namespace, &format!("address add 2001:db8{host}/64 dev {device} nodad"));
+    }
 }
 
 fn set(bed: &Testbed, words: &str) {
@@ -154,6 +179,14 @@ fn asked(end: End<'_>) -> u64 {
     both.find(|(name, _)| *name == "InEchos").unwrap().1.parse().unwrap()
 }
 
+/// The same of ICMPv6.
+fn asked_v6(end: End<'_>) -> u64 {
+    let text = end.namespace.run("cat", &["/proc/net/snmp6"]).unwrap();
+    let mut words = text.split_whitespace();
+    words.find(|word| *word == "Icmp6InEchos").unwrap();
+    words.next().unwrap().parse().unwrap()
+}
+
 /// Waits until `is_so`, for as long as anything may take here.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -187,6 +220,106 @@ fn reflectors_are_asked_while_nothing_passes_and_only_then() {
     assert_eq!(asked(server), begin, "packets make trips, and nobody is asked");
     load.stop().unwrap();
     until("it is asked again", || asked(server) > begin + 2);
+}
+
+/// Has the rate at `dev` follow the line, whose device `down` is set, down under a load. Returns
+/// what arrives then at `to`, in Mbit/s.
+fn falls(bed: &Testbed, dev: &str, down: &str, [from, to]: [End<'_>; 2]) -> f64 {
+    let load = load(from, to);
+    let full = comes_to(bed, dev, 16.0..40.0);
+    set(bed, &format!("qdisc change dev {down} root netem delay 10ms rate 8mbit limit 1000"));
+    let fell = comes_to(bed, dev, 4.0..9.5);
+    sleep(Duration::from_secs(3));
+    let low = delivered(to);
+    load.stop().unwrap();
+    println!("{dev}: full after {full:?}, fell in {fell:?} to {low} Mbit/s");
+    low
+}
+
+/// A limit of a plane without queues of its own.
+const TBF: &str = "root tbf rate 15mbit burst 10k latency 10ms autorate 2mbit 40mbit";
+
+#[test]
+fn a_limit_in_the_driver_follows_its_line() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row_with(&bed, &["--plane", "xdp", "--ports", "port-a,near"]);
+    set(&bed, &format!("qdisc add dev near {TBF}"));
+    let [client, server] = bed.ends();
+    let low = falls(&bed, "near", "port-b", [client, server]);
+    assert!(low > 4.0, "{low} Mbit/s arrive");
+}
+
+#[test]
+fn a_download_through_the_driver_follows_the_line_of_the_other_port() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row_with(&bed, &["--plane", "xdp", "--ports", "port-a,near"]);
+    set(&bed, &format!("qdisc add dev port-a {TBF} line near"));
+    let [client, server] = bed.ends();
+    let low = falls(&bed, "port-a", "far", [server, client]);
+    assert!(low > 4.0, "{low} Mbit/s arrive");
+}
+
+#[test]
+fn what_a_host_sends_follows_its_line() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row_with(&bed, &["--plane", "host", "--ports", "near"]);
+    let host = send_from_near(&bed);
+    set(&bed, &format!("qdisc add dev near {TBF}"));
+    let [_, server] = bed.ends();
+    let low = falls(&bed, "near", "port-b", [host, server]);
+    assert!(low > 4.0, "{low} Mbit/s arrive");
+}
+
+#[test]
+fn what_a_host_receives_follows_the_line_of_the_ifb_s_port() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _row = row_with(&bed, &["--plane", "host", "--ports", "near", "--ifb", "near"]);
+    let host = send_from_near(&bed);
+    set(&bed, &format!("qdisc add dev ifb4near {TBF}"));
+    let [_, server] = bed.ends();
+    let low = falls(&bed, "ifb4near", "far", [server, host]);
+    assert!(low > 4.0, "{low} Mbit/s arrive");
+}
+
+/// Sends datagrams from `from` to `to` at 12 Mbit/s until `enough`.
+fn send_until(from: End<'_>, to: End<'_>, enough: impl FnOnce() + Send) {
+    let socket = from.namespace.enter(|| Ok(UdpSocket::bind((from.ip, 0))?)).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                paced(1000, 12e6, Duration::from_millis(200), || {
+                    socket.send_to(&[7; 1000], (to.ip, 9)).unwrap();
+                });
+            }
+        });
+        enough();
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn on_any_plane_reflectors_tell_where_nothing_passes_that_makes_trips() {
+    let Some(_turn) = turn_to_measure() else { return };
+    for plane in ["xsk", "xdp"] {
+        let bed = Testbed::up(1).unwrap();
+        let words = ["--plane", plane, "--fail-closed", "--ports", "port-a,near"];
+        let _row = row_with(&bed, &words);
+        with_ipv6(&bed);
+        set(&bed, &format!("qdisc add dev near {TBF} reflector 2001:db8::2"));
+        let [client, server] = bed.ends();
+        send_until(client, server, || {
+            // The limit does not bind, and no queue is there.
+            until("bases are known", || asked_v6(server) > 60);
+            set(&bed, "qdisc change dev port-b root netem delay 10ms rate 8mbit limit 1000");
+            let fell = comes_to(&bed, "near", 2.0..9.5);
+            println!("{plane}: fell in {fell:?}");
+        });
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@
 use crate::baselines::Trip;
 use narrows_units::Nanos;
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// How often one of the reflectors is asked while the direction is loaded: 10 kbit/s of
 /// frames of 64 bytes.
@@ -42,7 +42,7 @@ const PROBED: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Question {
     /// Who is asked.
-    pub to: Ipv4Addr,
+    pub to: IpAddr,
     /// The number that the answer has.
     pub number: u16,
 }
@@ -51,7 +51,7 @@ pub struct Question {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// Who answers.
-    pub from: Ipv4Addr,
+    pub from: IpAddr,
     /// The number of the question.
     pub number: u16,
     /// When it came, by the clock of the questions.
@@ -60,7 +60,7 @@ pub struct Answer {
 
 #[derive(Clone, Copy, Debug)]
 struct Reflector {
-    address: Ipv4Addr,
+    address: IpAddr,
     /// Questions in a row without an answer.
     unanswered: u32,
     /// When it may be asked again.
@@ -76,21 +76,21 @@ pub struct Probes {
     next: Nanos,
     number: u16,
     /// Reflector, number and time of questions without an answer, the oldest first.
-    asked: VecDeque<(Ipv4Addr, u16, Nanos)>,
+    asked: VecDeque<(IpAddr, u16, Nanos)>,
     /// When packets made a trip last.
     passed: Option<Nanos>,
 }
 
 impl Probes {
     /// Probes of these reflectors; the first question's number follows `number`.
-    pub fn new(reflectors: impl IntoIterator<Item = Ipv4Addr>, number: u16) -> Self {
+    pub fn new(reflectors: impl IntoIterator<Item = IpAddr>, number: u16) -> Self {
         let of = |address| Reflector { address, unanswered: 0, next: Nanos::ZERO };
         let reflectors = reflectors.into_iter().map(of).collect();
         Self { reflectors, number, ..Self::default() }
     }
 
     /// The reflectors.
-    pub fn reflectors(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub fn reflectors(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.reflectors.iter().map(|reflector| reflector.address)
     }
 
@@ -134,18 +134,27 @@ impl Probes {
     /// The trip that `answer` tells of, if it answers a question that is open.
     pub fn answered(&mut self, answer: &Answer) -> Option<Trip> {
         let Answer { from, number, came } = *answer;
-        let is_it = |asked: &(Ipv4Addr, u16, Nanos)| (asked.0, asked.1) == (from, number);
+        let is_it = |asked: &(IpAddr, u16, Nanos)| (asked.0, asked.1) == (from, number);
         let at = self.asked.iter().position(is_it)?;
         let (.., sent) = self.asked.remove(at)?;
         if let Some(reflector) = self.reflectors.iter_mut().find(|it| it.address == from) {
             (reflector.unanswered, reflector.next) = (0, Nanos::ZERO);
         }
         let time = came.since(sent);
-        (time <= PATIENCE).then_some(Trip {
-            path: PROBED | u64::from(from.to_bits()),
-            flow: from.to_bits(),
-            time,
-        })
+        let path = PROBED | word(from);
+        (time <= PATIENCE).then_some(Trip { path, flow: path as u32, time })
+    }
+}
+
+/// A word that tells `address` from others: an IPv4 address, or all bits of an IPv6 address mixed.
+fn word(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            let mixed = ((bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bits as u64;
+            mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+        }
     }
 }
 
@@ -153,9 +162,10 @@ impl Probes {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
-    const ONE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-    const TWO: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const TWO: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
 
     fn ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
@@ -175,7 +185,7 @@ mod tests {
     fn reflectors_are_asked_in_turn_often_under_load_and_rarely_without() {
         let mut probes = Probes::new([ONE, TWO], 0);
         let questions = asked(&mut probes, true, 0, 200);
-        let to: Vec<Ipv4Addr> = questions.iter().map(|question| question.to).collect();
+        let to: Vec<IpAddr> = questions.iter().map(|question| question.to).collect();
         assert_eq!(to, [ONE, TWO, ONE, TWO]);
         let mut probes = Probes::new([ONE], 0);
         assert_eq!(asked(&mut probes, false, 0, 3_000).len(), 3);
@@ -215,6 +225,9 @@ mod tests {
         assert_eq!(probes.answered(&answer(wrong, 20)), None);
         let trip = probes.answered(&answer(question, 20)).unwrap();
         assert_eq!(trip.time, ms(20));
+        let second = probes.ask(true, ms(100)).unwrap();
+        let other = probes.answered(&answer(second, 120)).unwrap();
+        assert!(other.path != trip.path && other.flow != trip.flow, "hosts are told apart");
         assert_eq!(probes.answered(&answer(question, 20)), None);
     }
 
@@ -224,7 +237,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..200_u64), 1..400),
             reflectors in 0..9_u32,
         ) {
-            let all: Vec<Ipv4Addr> = (0..reflectors).map(|n| Ipv4Addr::from_bits(n + 1)).collect();
+            let all: Vec<IpAddr> = (0..reflectors).map(|n| Ipv4Addr::from_bits(n + 1).into()).collect();
             let mut probes = Probes::new(all.clone(), u16::MAX);
             let (mut now, mut count) = (0, 0);
             for (is_loaded, is_answered, wait) in steps {

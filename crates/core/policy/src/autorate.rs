@@ -10,7 +10,7 @@
 
 use crate::{Kind, Node, Parent, Policy, PolicyError, PortPolicy};
 use narrows_units::Rate;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// The most reflectors of a line.
 pub const REFLECTORS_MAX: usize = 8;
@@ -26,7 +26,7 @@ pub struct Autorate {
     pub line: Option<String>,
     /// Hosts beyond the line that are asked for echoes where no packets that pass make round trips;
     /// at most [`REFLECTORS_MAX`], each once.
-    pub reflectors: Vec<Ipv4Addr>,
+    pub reflectors: Vec<IpAddr>,
 }
 
 impl Autorate {

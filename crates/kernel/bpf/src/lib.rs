@@ -39,6 +39,7 @@ pub mod test_run;
 mod to_ifb;
 mod translation;
 pub mod tree;
+mod trips;
 mod user_front;
 #[cfg(test)]
 mod verified;
@@ -72,5 +73,6 @@ pub use switch::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
 pub use takers::Takers;
 pub use to_ifb::ToIfb;
 pub use translation::{TRANSLATION_MAX, translation};
+pub use trips::{TimedTrip, TripsBeyond};
 pub use user_front::{Judged, UserFront, UserFrontError, Verdict};
 pub use vlans::Vlans;

@@ -30,13 +30,14 @@ use crate::maps::{self, map, sums_in};
 use crate::own_address::OwnAddress;
 use crate::receive_on::{ReceiveOn, ReceiveOnError};
 use crate::takers::Takers;
+use crate::trips::TripsBeyond;
 use crate::user_front::{FirstProgram, UserFront, UserFrontError};
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject};
 use narrows_forwarding::{PortId, Tag};
 use narrows_packet::RouteTaken;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::AddAssign;
@@ -76,6 +77,9 @@ const INNER_MAP: u32 = 1 << 12;
 const ONLY: [u8; 4] = [0; 4];
 /// The map of `programs/hand_route.h`.
 const ROUTE: &str = "route_taken";
+/// The map of `programs/lines.h`, and its key for packets that leave.
+const LINES: &str = "lines";
+const LEAVES_HERE: u32 = 0;
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -330,8 +334,12 @@ pub struct Tree {
     maps: Maps,
     /// The route that a frame takes.
     route: MapHandle,
-    /// The number of the plan in force.
+    /// The lines that somebody follows: of this process alone.
+    lines: MapHandle,
+    followed: BTreeSet<u32>,
+    /// The number of the plan in force, and whether it has terms.
     in_force: u32,
+    has_terms: bool,
     /// The sources of the tables under each number; `None` if that failed.
     laid_out: [Option<LaidOut>; 2],
 }
@@ -594,9 +602,12 @@ impl Tree {
         shared: &[(&'static str, &MapHandle)],
     ) -> Result<Self, TreeError> {
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-        let keep =
-            |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?, named(object, ROUTE)?));
-        let (loaded, maps, route) = port.load(hook, &maps, shared, keep)?;
+        let keep = |object: &Object| {
+            let kept = [ROUTE, LINES].map(|name| named(object, name));
+            let [route, lines] = kept;
+            Ok((Programs::of(object)?, Maps::of(object)?, route?, lines?))
+        };
+        let (loaded, maps, route, lines) = port.load(hook, &maps, shared, keep)?;
         Ok(Self {
             hold: None,
             hold_behind: None,
@@ -610,7 +621,10 @@ impl Tree {
             receive_on: None,
             maps,
             route,
+            lines,
+            followed: BTreeSet::new(),
             in_force: 0,
+            has_terms: false,
             laid_out: [None, None],
         })
     }
@@ -646,10 +660,55 @@ impl Tree {
         self.lay_out(next, &image, &table)?;
         let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
-        let has_terms = if image.terms.is_empty() { 0 } else { layout::HAS_TERMS };
-        update("in_force", &self.maps.in_force, &ONLY, &(next | has_terms).to_ne_bytes())?;
-        self.in_force = next;
+        self.put_in_force(next, !image.terms.is_empty())?;
+        (self.in_force, self.has_terms) = (next, !image.terms.is_empty());
         Ok(())
+    }
+
+    /// Makes the plan `number` the one in force.
+    fn put_in_force(&self, number: u32, has_terms: bool) -> Result<(), TreeError> {
+        let terms = if has_terms { layout::HAS_TERMS } else { 0 };
+        let lines = if self.followed.is_empty() { 0 } else { layout::HAS_LINES };
+        let word = number | terms | lines;
+        update("in_force", &self.maps.in_force, &ONLY, &word.to_ne_bytes())
+    }
+
+    /// Times the round trips beyond the port where packets of this tree leave, from now on, into
+    /// `line`; or no longer. With [`time_arriving`](Self::time_arriving) of the tree that sees what
+    /// arrives there.
+    ///
+    /// # Errors
+    /// If a map cannot be written.
+    pub fn time_leaving(&mut self, line: Option<&TripsBeyond>) -> Result<(), TreeError> {
+        self.time(LEAVES_HERE, line)
+    }
+
+    /// The same for what arrives at the device `ifindex`.
+    ///
+    /// # Errors
+    /// If a map cannot be written.
+    pub fn time_arriving(
+        &mut self,
+        ifindex: u32,
+        line: Option<&TripsBeyond>,
+    ) -> Result<(), TreeError> {
+        self.time(ifindex, line)
+    }
+
+    fn time(&mut self, at: u32, line: Option<&TripsBeyond>) -> Result<(), TreeError> {
+        match line {
+            Some(line) => {
+                let fd = (line.map().as_fd().as_raw_fd() as u32).to_ne_bytes();
+                update(LINES, &self.lines, &at.to_ne_bytes(), &fd)?;
+                self.followed.insert(at);
+            }
+            None if self.followed.remove(&at) => {
+                let removed = self.lines.delete(&at.to_ne_bytes());
+                removed.map_err(|source| TreeError::Map { map: LINES, source })?;
+            }
+            None => return Ok(()),
+        }
+        self.put_in_force(self.in_force, self.has_terms)
     }
 
     /// Writes the tables of the rules of `image` under the number `next`, if they are not there
@@ -716,7 +775,7 @@ impl Tree {
             let other = match self.of_other_hook.take() {
                 Some(other) => other,
                 None => {
-                    let shared = [(ROUTE, &self.route)];
+                    let shared = [(ROUTE, &self.route), (LINES, &self.lines)];
                     self.port.load(hook, &self.maps.all(), &shared, Programs::of)?
                 }
             };
@@ -821,7 +880,8 @@ impl Tree {
         let read = self.maps.in_force.lookup(&ONLY, MapFlags::ANY);
         let read = read.map_err(|source| TreeError::Map { map: "in_force", source })?;
         let number = read.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)));
-        self.in_force = number.unwrap_or(0) & 1;
+        let word = number.unwrap_or(0);
+        (self.in_force, self.has_terms) = (word & 1, word & layout::HAS_TERMS != 0);
         Ok(())
     }
 

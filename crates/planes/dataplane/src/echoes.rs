@@ -1,39 +1,71 @@
 //! Echo requests to the reflectors beyond a line, and their answers: the wire side of
 //! [`Probes`](narrows_autorate::Probes).
 //!
-//! *Idea.* A raw ICMP socket (RFC 792) for each reflector, connected to it, so the kernel hands
-//! over only what that host sends. Requests go beside the queues, as all that this host sends
-//! itself, so their trips have the line in them and not the limit.
+//! *Idea.* A raw socket for ICMP (RFC 792) or ICMPv6 (RFC 4443) for each reflector, connected to
+//! it, so the kernel hands over only what that host sends. Requests go beside the queues, as all
+//! that this host sends itself, so their trips have the line in them and not the limit. On the host
+//! plane they depart at once, as all small packets of a flow that has used less than its share.
 //!
 //! *Principles.* Nothing blocks. An answer must have the identifier and the token of this instance,
 //! which nobody else knows. At most [`HEARD`] packets of a reflector are read at a time.
 //!
-//! *Non-goals.* IPv6; hosts behind other ways than the line, which are refused.
+//! *Non-goals.* Hosts behind other ways than the line, which are refused.
 
 use narrows_autorate::{Answer, Question};
 use narrows_link::WayIn;
 use narrows_units::Nanos;
 use rustix::event::epoll;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType, connect,
-    getsockname, ipproto, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getsockname,
+    ipproto, recv, send, socket_with,
 };
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Packets of a reflector that are read at a time.
 const HEARD: usize = 16;
 /// An echo request: header, token, and nothing else.
 const LEN: usize = 16;
-const ECHO_REQUEST: u8 = 8;
-const ECHO_REPLY: u8 = 0;
+
+/// How a family asks and answers.
+struct Family {
+    socket: AddressFamily,
+    protocol: Protocol,
+    /// The types of its messages.
+    request: u8,
+    reply: u8,
+    /// Whether the kernel hands over answers with their IP header (raw(7)), and leaves the checksum
+    /// to who sends. That of ICMPv6 it computes itself (RFC 3542, section 3.1).
+    is_bare: bool,
+}
+
+const V4: Family = Family {
+    socket: AddressFamily::INET,
+    protocol: ipproto::ICMP,
+    request: 8,
+    reply: 0,
+    is_bare: true,
+};
+const V6: Family = Family {
+    socket: AddressFamily::INET6,
+    protocol: ipproto::ICMPV6,
+    request: 128,
+    reply: 129,
+    is_bare: false,
+};
+
+impl Family {
+    fn of(address: &IpAddr) -> &'static Self {
+        if address.is_ipv4() { &V4 } else { &V6 }
+    }
+}
 
 /// The sockets to some reflectors.
 pub(crate) struct Echoes {
-    sockets: BTreeMap<Ipv4Addr, OwnedFd>,
+    sockets: BTreeMap<IpAddr, OwnedFd>,
     /// Readable while an answer waits.
     any: OwnedFd,
     identifier: u16,
@@ -46,7 +78,7 @@ impl Echoes {
     /// # Errors
     /// What to do about it: this host has no address there, or no way through it.
     pub(crate) fn open(
-        reflectors: impl IntoIterator<Item = Ipv4Addr>,
+        reflectors: impl IntoIterator<Item = IpAddr>,
         port: &str,
         ifindex: u32,
     ) -> Result<Self, String> {
@@ -68,7 +100,8 @@ impl Echoes {
     /// Sends `question`. One that cannot be sent is one without an answer.
     pub(crate) fn ask(&self, question: &Question) {
         let Some(socket) = self.sockets.get(&question.to) else { return };
-        let request = request(self.identifier, question.number, self.token);
+        let family = Family::of(&question.to);
+        let request = request(family, self.identifier, question.number, self.token);
         if let Err(error) = send(socket, &request, SendFlags::empty()) {
             log::debug!("reflector {}: {error}", question.to);
         }
@@ -83,8 +116,9 @@ impl Echoes {
                 let Ok((_, len)) = recv(socket, &mut packet[..], RecvFlags::DONTWAIT) else {
                     break;
                 };
+                let packet = packet.get(..len);
                 let number =
-                    packet.get(..len).and_then(|it| reply(it, self.identifier, self.token));
+                    packet.and_then(|it| reply(Family::of(from), it, self.identifier, self.token));
                 answers.extend(number.map(|number| Answer { from: *from, number, came: now }));
             }
         }
@@ -112,11 +146,12 @@ pub(crate) fn any_of<'a>(all: impl IntoIterator<Item = &'a Echoes>) -> io::Resul
 
 /// A socket that is connected to `reflector`, if the way there is through the port that has the
 /// addresses `local`.
-fn connected(reflector: Ipv4Addr, port: &str, local: &[IpAddr]) -> Result<OwnedFd, String> {
+fn connected(reflector: IpAddr, port: &str, local: &[IpAddr]) -> Result<OwnedFd, String> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::ICMP))
-        .map_err(|error| format!("reflector {reflector}: no socket for ICMP: {error}"))?;
-    connect(&socket, &SocketAddrV4::new(reflector, 0)).map_err(|error| {
+    let Family { socket, protocol, .. } = *Family::of(&reflector);
+    let socket = socket_with(socket, SocketType::RAW, flags, Some(protocol))
+        .map_err(|error| format!("reflector {reflector}: no socket for echoes: {error}"))?;
+    connect(&socket, &SocketAddr::new(reflector, 0)).map_err(|error| {
         format!(
             "reflector {reflector} is not reached: {error}: give this host an address at {port} \
              and a route to it, or leave the reflector out."
@@ -134,24 +169,26 @@ fn connected(reflector: Ipv4Addr, port: &str, local: &[IpAddr]) -> Result<OwnedF
 }
 
 /// An echo request.
-fn request(identifier: u16, number: u16, token: u64) -> [u8; LEN] {
+fn request(family: &Family, identifier: u16, number: u16, token: u64) -> [u8; LEN] {
     let mut packet = [0; LEN];
-    packet[0] = ECHO_REQUEST;
+    packet[0] = family.request;
     packet[4..6].copy_from_slice(&identifier.to_be_bytes());
     packet[6..8].copy_from_slice(&number.to_be_bytes());
     packet[8..16].copy_from_slice(&token.to_be_bytes());
-    let sum = checksum(&packet);
-    packet[2..4].copy_from_slice(&sum.to_be_bytes());
+    if family.is_bare {
+        let sum = checksum(&packet);
+        packet[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
     packet
 }
 
-/// The number of the request that `packet`, with its IPv4 header, answers; none if it is no answer
-/// to a request with this identifier and token.
-fn reply(packet: &[u8], identifier: u16, token: u64) -> Option<u16> {
-    let header = usize::from(packet.first()? & 15) * 4;
+/// The number of the request that `packet`, as a socket of `family` hands it over, answers; none if
+/// it is no answer to a request with this identifier and token.
+fn reply(family: &Family, packet: &[u8], identifier: u16, token: u64) -> Option<u16> {
+    let header = if family.is_bare { usize::from(packet.first()? & 15) * 4 } else { 0 };
     let icmp = packet.get(header..header + LEN)?;
     let word = |at: usize| Some(u16::from_be_bytes([*icmp.get(at)?, *icmp.get(at + 1)?]));
-    let is_mine = icmp[0] == ECHO_REPLY
+    let is_mine = icmp[0] == family.reply
         && word(4) == Some(identifier)
         && icmp.get(8..16) == Some(&token.to_be_bytes()[..]);
     if is_mine { word(6) } else { None }
@@ -170,31 +207,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a host answers to `request`, with an IPv4 header without options.
-    fn answered(request: &[u8; LEN]) -> Vec<u8> {
-        let mut packet = vec![0; 20];
-        packet[0] = 0x45;
+    const TOKEN: u64 = 0x0102_0304_0506_0708;
+
+    /// What a host answers to `request`, as a socket hands it over: with an IPv4 header without
+    /// options.
+    fn answered(family: &Family, request: &[u8; LEN]) -> Vec<u8> {
+        let mut packet = if family.is_bare { vec![0; 20] } else { Vec::new() };
+        let header = packet.len();
         packet.extend_from_slice(request);
-        packet[20] = ECHO_REPLY;
+        packet[header] = family.reply;
+        if family.is_bare {
+            packet[0] = 0x45;
+        }
         packet
     }
 
     #[test]
     fn the_answer_to_a_request_has_its_number_and_others_have_none() {
-        let packet = answered(&request(7, 300, 0x0102_0304_0506_0708));
-        assert_eq!(reply(&packet, 7, 0x0102_0304_0506_0708), Some(300));
-        assert_eq!(reply(&packet, 8, 0x0102_0304_0506_0708), None);
-        assert_eq!(reply(&packet, 7, 0), None);
-        let mut asked = packet;
-        asked[20] = ECHO_REQUEST;
-        assert_eq!(reply(&asked, 7, 0x0102_0304_0506_0708), None, "the request itself");
+        for family in [&V4, &V6] {
+            let packet = answered(family, &request(family, 7, 300, TOKEN));
+            assert_eq!(reply(family, &packet, 7, TOKEN), Some(300));
+            assert_eq!(reply(family, &packet, 8, TOKEN), None);
+            assert_eq!(reply(family, &packet, 7, 0), None);
+            let mut asked = packet;
+            let at = asked.len() - LEN;
+            asked[at] = family.request;
+            assert_eq!(reply(family, &asked, 7, TOKEN), None, "the request itself");
+        }
     }
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
         // RFC 1071, section 3: the example's sum is ddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
-        let packet = request(7, 300, 9);
+        let packet = request(&V4, 7, 300, 9);
         assert_eq!(checksum(&packet), 0, "with its sum it is all ones");
     }
 
@@ -202,9 +248,11 @@ mod tests {
         #[test]
         fn any_bytes_are_an_answer_or_none(
             bytes in prop::collection::vec(any::<u8>(), 0..128), identifier: u16, token: u64,
+            is_v4: bool,
         ) {
-            if let Some(number) = reply(&bytes, identifier, token) {
-                let header = usize::from(bytes[0] & 15) * 4;
+            let family = if is_v4 { &V4 } else { &V6 };
+            if let Some(number) = reply(family, &bytes, identifier, token) {
+                let header = if is_v4 { usize::from(bytes[0] & 15) * 4 } else { 0 };
                 prop_assert_eq!(&bytes[header + 6..header + 8], &number.to_be_bytes()[..]);
             }
         }

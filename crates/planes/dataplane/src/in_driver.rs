@@ -28,14 +28,15 @@ use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::ways::Ways;
+use crate::worker_report::RootCount;
 use crate::workers::Standstill;
 use chosen::Chosen;
 use egress::AtEgress;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
-    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError, ToIfb,
-    UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError,
+    TimedTrip, ToIfb, TripsBeyond, UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
@@ -43,8 +44,10 @@ use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
+use narrows_roundtrip::Seen;
 use narrows_shaper::{Arrived, PathCounters};
 use narrows_snapshot::OwnTraffic;
+use narrows_units::Bytes;
 use narrows_xdp::{Compiled, Counted, Enforcement, Name, Numbers, compile, figures};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -154,6 +157,8 @@ pub(crate) struct InDriver {
     devices: PerDevice<DeviceFacts>,
     hooks: PerDevice<Hook>,
     losses_before: PerDevice<DeviceLosses>,
+    /// The lines that somebody follows, by the port that they are beyond.
+    lines: PerPort<Option<TripsBeyond>>,
 }
 
 /// The program and plan for packets that leave at a port.
@@ -235,6 +240,7 @@ impl InDriver {
             installed: forwarding.ids().map(|_| Installed::default()).collect(),
             forwarding: forwarding.clone(),
             losses_before: losses(&devices),
+            lines: forwarding.ids().map(|_| None).collect(),
             devices,
             hooks,
         }
@@ -397,6 +403,26 @@ impl InDriver {
     /// How limits hold for what leaves at `port`.
     fn enforcement(&self, port: PortId) -> Enforcement {
         self.egress.get(port).map_or(Enforcement::Policing, AtEgress::enforcement)
+    }
+
+    /// Has its programs time what leaves through `port` and arrives there, into `line`, or no
+    /// longer.
+    fn time(&mut self, port: PortId, line: Option<&TripsBeyond>) -> Result<(), InstanceError> {
+        let facts = &self.devices[self.forwarding.device_of(port)];
+        let leaves_at = self.pair(port);
+        let leaving = match self.egress.get_mut(port) {
+            Some(egress) => &mut egress.tree,
+            None => &mut self.trees[leaves_at],
+        };
+        leaving.time_leaving(line).map_err(failed(facts))?;
+        // Behind what chooses, a frame meets the tree of the port where it leaves.
+        let is_chosen = self.chosen.is_some();
+        for (at, tree) in self.trees.iter_mut_enumerated() {
+            if at == port || is_chosen {
+                tree.time_arriving(facts.ifindex, line).map_err(failed(facts))?;
+            }
+        }
+        Ok(())
     }
 
     /// The other port of its pair.
@@ -729,6 +755,44 @@ impl Plane for InDriver {
         }
         let totals = self.totals_of_all(port).since(before_root);
         figures(plan, numbers, &Counted { totals, classes })
+    }
+
+    /// Where packets wait they wait in `fq`, after they were counted.
+    fn roots(&self, ports: &[PortId]) -> Vec<RootCount> {
+        let of = |port: &PortId| {
+            let counted = self.totals_of_all(*port);
+            let Totals { sent_bytes, sent_packets, limit_drops, aqm_drops, .. } = counted;
+            let (drops, backlog) = (limit_drops + aqm_drops, Bytes::default());
+            RootCount { sent_bytes, sent_packets, drops, backlog }
+        };
+        ports.iter().map(of).collect()
+    }
+
+    fn polices(&self, port: PortId) -> bool {
+        !self.enforcement(port).is_shaping()
+    }
+
+    fn sees_trips(&self, _: PortId) -> bool {
+        true
+    }
+
+    fn watch_trips(&mut self, port: PortId, is_watched: bool) -> Result<(), InstanceError> {
+        if is_watched == self.lines[port].is_some() {
+            return Ok(());
+        }
+        let refused = |error| failed(self.facts(port))(TreeError::Load(error));
+        let line = is_watched.then(TripsBeyond::new).transpose().map_err(refused)?;
+        let timed = self.time(port, line.as_ref());
+        if timed.is_ok() || !is_watched {
+            self.lines[port] = line;
+        }
+        timed
+    }
+
+    fn take_trips(&self, port: PortId) -> Seen {
+        let trips = self.lines[port].iter().flat_map(TripsBeyond::take);
+        let trips = trips.map(|TimedTrip { host, connection, time }| (host, connection, time));
+        Seen { trips: trips.collect(), ..Seen::default() }
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {

@@ -31,7 +31,7 @@ use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
 use narrows_qdisc::htb::ClassCount;
-use narrows_roundtrip::Awaited;
+use narrows_roundtrip::Seen;
 use narrows_shaper::{Installation, Used};
 use narrows_snapshot::{OwnTraffic, Worker};
 use narrows_units::Nanos;
@@ -122,9 +122,27 @@ pub(crate) trait Plane: LooksUp {
         Vec::new()
     }
 
-    /// The round trips beyond `port`, if they are measured.
-    fn board(&self, _: PortId) -> Option<&Awaited> {
-        None
+    /// Whether what exceeds a limit at `port` is dropped at once, as nothing waits there.
+    fn polices(&self, _: PortId) -> bool {
+        false
+    }
+
+    /// Whether round trips beyond `port` can be seen, of packets that pass.
+    fn sees_trips(&self, _: PortId) -> bool {
+        false
+    }
+
+    /// Has single round trips beyond `port` kept for [`Plane::take_trips`], or no longer.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    fn watch_trips(&mut self, _: PortId, _is_watched: bool) -> Result<(), InstanceError> {
+        Ok(())
+    }
+
+    /// The round trips and losses beyond `port` since the last call.
+    fn take_trips(&self, _: PortId) -> Seen {
+        Seen::default()
     }
 
     /// What the leaf classes of the tree at the root of `port` count on each queue; `None` if

@@ -6,7 +6,7 @@ use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;
 use narrows_policy::{Autorate, REFLECTORS_MAX};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// The longest name of a port that is taken: a kernel's is shorter.
 const NAME_MAX: usize = 63;
@@ -32,16 +32,13 @@ pub(super) fn parse(
         }
         line = Some(name.to_owned());
     }
-    let mut reflectors: Vec<Ipv4Addr> = Vec::new();
+    let mut reflectors: Vec<IpAddr> = Vec::new();
     while words.next_if(|word| word == "reflector").is_some() {
         let text = words.value("reflector", "192.0.2.1")?;
-        let address = text.parse::<Ipv4Addr>().ok().filter(|address| {
-            !(address.is_unspecified() || address.is_multicast() || address.is_broadcast())
-        });
-        let address = address.ok_or_else(|| {
+        let address = text.parse::<IpAddr>().ok().filter(is_of_a_host).ok_or_else(|| {
             Complaint::wrong(format!(
-                "{kind}: \"reflector\" takes the IPv4 address of a host beyond the line, as \
-                 192.0.2.1, not \"{text}\"."
+                "{kind}: \"reflector\" takes the address of a host beyond the line, as 192.0.2.1 \
+                 or 2001:db8::1, not \"{text}\"."
             ))
         })?;
         if reflectors.contains(&address) {
@@ -58,6 +55,18 @@ pub(super) fn parse(
     }
     *autorate = Some(Box::new(Autorate { least, most, line, reflectors }));
     Ok(())
+}
+
+/// Whether one host has this address, whichever way it is reached: no group, and none that is
+/// another host's on each link.
+fn is_of_a_host(address: &IpAddr) -> bool {
+    let is_special = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(address) => {
+            address.is_unicast_link_local() || address.to_ipv4_mapped().is_some()
+        }
+    };
+    !(is_special || address.is_unspecified() || address.is_multicast())
 }
 
 /// Prints what makes a rate follow a line.

@@ -34,12 +34,12 @@ fn the_bounds_and_the_line_are_shown_and_saved() {
 fn reflectors_are_shown_and_saved() {
     for words in [TBF, CAKE] {
         let mut host = TwoPorts::with_queues(2);
-        let reflectors = "line right reflector 192.0.2.1 reflector 198.51.100.7";
+        let reflectors = "line right reflector 192.0.2.1 reflector 2001:db8::7";
         host.ok(&format!("{words} autorate 2mbit 40mbit {reflectors}"));
         let shown = host.ok("qdisc show dev left");
         assert!(shown.contains(reflectors), "{shown}");
         let json = host.ok("-j qdisc show dev left");
-        assert!(json.contains(r#""reflectors":["192.0.2.1","198.51.100.7"]"#), "{json}");
+        assert!(json.contains(r#""reflectors":["192.0.2.1","2001:db8::7"]"#), "{json}");
         let saved = save(&host.policy);
         assert_eq!(load(&saved, "saved", &OfflineHost::default()).unwrap(), host.policy);
     }
@@ -79,8 +79,12 @@ fn complaints_say_what_to_give_instead() {
         ("autorate 30mbit 40mbit", &["not between"]),
         ("autorate 2mbit 40mbit line", &["line"]),
         ("autorate 2mbit 40mbit reflector", &["reflector"]),
-        ("autorate 2mbit 40mbit reflector ns.example", &["IPv4 address", "192.0.2.1"]),
-        ("autorate 2mbit 40mbit reflector 2001:db8::1", &["IPv4 address"]),
+        ("autorate 2mbit 40mbit reflector ns.example", &["address of a host", "192.0.2.1"]),
+        ("autorate 2mbit 40mbit reflector ::", &["2001:db8::1"]),
+        ("autorate 2mbit 40mbit reflector ff02::1", &["ff02::1"]),
+        ("autorate 2mbit 40mbit reflector fe80::1", &["fe80::1"]),
+        ("autorate 2mbit 40mbit reflector ::ffff:192.0.2.1", &["::ffff:192.0.2.1"]),
+        ("autorate 2mbit 40mbit reflector 2001:db8::1 reflector 2001:db8:0::1", &["twice"]),
         ("autorate 2mbit 40mbit reflector 224.0.0.1", &["224.0.0.1"]),
         ("autorate 2mbit 40mbit reflector 192.0.2.1 reflector 192.0.2.1", &["twice"]),
         (TOO_MANY, &["at most 8"]),

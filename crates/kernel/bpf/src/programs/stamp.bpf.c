@@ -27,6 +27,7 @@
 #include "overhead.h"
 #include "segments.h"
 #include "terms.h"
+#include "trips.h"
 
 /* The clock of the times that fq keeps. */
 #define MONOTONIC 1
@@ -119,8 +120,12 @@ int stamp(struct __sk_buff *ctx)
 	packet->leaf = leaf;
 	packet->bytes = size.bytes;
 	packet->packets = size.packets;
+	packet->at = 0;
 	if (class->rate && !set_departure(ctx, packet, class, slot, total))
 		return TC_ACT_SHOT;
+	/* What waits for its time has not begun its trip. */
+	if (said & HAS_LINES)
+		see(ctx, LEAVES_HERE, max(packet->at, bpf_ktime_get_ns()));
 	count_sent(total, slot, size);
 	return TC_ACT_UNSPEC;
 }

@@ -25,6 +25,7 @@
 #include "segments.h"
 #include "self.h"
 #include "terms.h"
+#include "trips.h"
 
 /* Whether what arrives is for the box itself, and leaves through no port: a host's port. Set before
  * the program is loaded. */
@@ -56,7 +57,10 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return FAILED;
 	reach_headers(ctx);
 	size = size_of(ctx);
+	said = *(volatile __u32 *)current;
 	if (leads_to_box) {
+		if (said & HAS_LINES)
+			see(ctx, ctx->ingress_ifindex, bpf_ktime_get_ns());
 		total->sent_packets += size.packets;
 		total->sent_bytes += size.bytes;
 		bpf_tail_call(ctx, &behind_host, 0);
@@ -67,7 +71,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		total->to_self += size.packets;
 		return TO_BOX;
 	}
-	said = *(volatile __u32 *)current;
+	if (said & HAS_LINES)
+		see(ctx, ctx->ingress_ifindex, bpf_ktime_get_ns());
 	number = said & NUMBER_MASK;
 	if (is_behind) {
 		struct handed *from = handed_here();
@@ -85,6 +90,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	if (leaf == RARE)
 		leaf = classify_in_full(ctx, number, set.mark, set.priority);
 	slot = charge(ctx, total, number, leaf, size);
+	if (slot && said & HAS_LINES)
+		see(ctx, LEAVES_HERE, bpf_ktime_get_ns());
 	return slot ? send(ctx, total, slot, size) : DROPPED;
 }
 

@@ -19,6 +19,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "lines.h"
 #include "numbers.h"
 #include "totals.h"
 
@@ -51,9 +52,11 @@
 /* Instead of a class: all headers have to be read (terms.h). */
 #define RARE 0xfffffffd
 
-/* The number in force, and whether its plan has terms (terms.h). */
+/* The number in force, whether its plan has terms (terms.h), and whether somebody follows the line
+ * beyond a port of which packets pass (trips.h). */
 #define NUMBER_MASK 1
 #define HAS_TERMS 2
+#define HAS_LINES 4
 
 /* With this bit, and below RARE, it is not a class but a scope, where the search goes on. */
 #define SCOPE 0x80000000

@@ -25,6 +25,7 @@
 #include "seal.h"
 #include "segments.h"
 #include "terms.h"
+#include "trips.h"
 
 /* Sells to control without asking. Returns its slot if it is control, within its part. */
 static __always_inline struct class_slot *charge_control(struct __sk_buff *ctx, __u32 number,
@@ -65,6 +66,8 @@ int tree_slow_path(struct __sk_buff *ctx)
 		slot = charge(ctx, total, number, leaf, size);
 	if (!slot)
 		return TC_ACT_SHOT;
+	if (said & HAS_LINES)
+		see(ctx, LEAVES_HERE, bpf_ktime_get_ns());
 	count_sent(total, slot, size);
 	return TC_ACT_UNSPEC;
 }

@@ -95,6 +95,7 @@ impl Tree {
         ) -> Result<T, libbpf_rs::Error>,
     ) -> Result<T, TreeError> {
         let maps = Maps::NAMES.iter().zip(self.maps.all());
+        let maps = maps.chain([(&super::LINES, self.lines.as_fd())]);
         let kept = Departures::KEPT.iter().zip(kept.iter().copied());
         let named: BTreeMap<_, _> = maps.chain(kept).collect();
         let mut misfit = None;

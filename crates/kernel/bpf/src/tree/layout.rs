@@ -33,6 +33,8 @@ pub const NOWHERE: u32 = u32::MAX;
 pub const SCOPE: u32 = 1 << 31;
 /// A bit beside the number of the plan in force: it has terms.
 pub(super) const HAS_TERMS: u32 = 2;
+/// … somebody follows a line beyond a port of which packets pass.
+pub(super) const HAS_LINES: u32 = 4;
 /// Priorities of packets.
 pub const PRIORITIES: usize = 16;
 /// The most classes on the way in a label, the topmost one included.

@@ -10,6 +10,7 @@ use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_ru
 use std::time::Instant;
 
 mod stamp;
+mod trips;
 mod vlans;
 
 pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];

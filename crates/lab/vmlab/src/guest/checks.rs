@@ -8,6 +8,7 @@ mod departures;
 mod dispatcher;
 mod exchange;
 mod flows;
+mod following;
 mod front;
 mod host_patterns;
 mod host_plane;
@@ -86,12 +87,14 @@ const ALL: &[(&str, CheckFunction)] = &[
     ("stop", stop),
     ("xdp plane", policing::rates),
     ("xdp kill -9", policing::kill),
+    XDP_AUTORATE,
     STICK,
 ];
 /// What else there is of the stick: drivers whose cards take tags out of frames, or have queues of
 /// their own for what the XDP plane sends, and one without hardware.
 const OF_STICK: &[(&str, CheckFunction)] =
     &[STICK_UNBIND, STICK_KILLED, STICK_XDP, STICK_XDP_KILLED];
+const XDP_AUTORATE: (&str, CheckFunction) = ("xdp autorate", following::in_driver);
 const STICK: (&str, CheckFunction) = ("stick", stick::workers);
 const STICK_UNBIND: (&str, CheckFunction) = ("stick unbind", stick::unbind);
 const STICK_KILLED: (&str, CheckFunction) = ("stick kill -9", stick::kill);
@@ -131,13 +134,14 @@ const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::
 const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
 /// A host's port, its balancer, and what shapes its own packets: the same drivers.
 const OF_HOST: &[(&str, CheckFunction)] =
-    &[HOST_PORT, BALANCE, FQ, HOST_PLANE, HOST_IFB, HOST_PATTERNS];
+    &[HOST_PORT, BALANCE, FQ, HOST_PLANE, HOST_IFB, HOST_AUTORATE, HOST_PATTERNS];
 const HOST_PORT: (&str, CheckFunction) = ("host port", host_port::filters);
 const BALANCE: (&str, CheckFunction) = ("balance", balance::tunnels);
 const DRIVERS_OF_HOST: [&str; 3] = DRIVERS_OF_STICK;
 const FQ: (&str, CheckFunction) = ("fq", departures::fq);
 const HOST_PLANE: (&str, CheckFunction) = ("host plane", host_plane::shapes);
 const HOST_IFB: (&str, CheckFunction) = ("host ifb", host_plane::shapes_what_arrives);
+const HOST_AUTORATE: (&str, CheckFunction) = ("host autorate", following::at_host);
 const HOST_PATTERNS: (&str, CheckFunction) = ("host patterns", host_patterns::keeps);
 /// What a small box needs, with the packaged program: asked for by name, but on ARM.
 const OF_SMALL_BOX: &[(&str, CheckFunction)] = &[MEMORY];
@@ -184,7 +188,7 @@ const OF_ARM64: [&str; 12] = [
     MEMORY.0,
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 20] = [
+const LEFT_OUT: [&str; 22] = [
     MEMORY.0,
     FQ.0,
     BALANCE.0,
@@ -204,7 +208,9 @@ const LEFT_OUT: [&str; 20] = [
     FLOWS_XDP.0,
     HOST_PORT.0,
     HOST_IFB.0,
+    HOST_AUTORATE.0,
     HOST_PATTERNS.0,
+    XDP_AUTORATE.0,
 ];
 
 /// The checks of a driver; `short` without those that another machine runs.

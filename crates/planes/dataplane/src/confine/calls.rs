@@ -183,9 +183,9 @@ const OLDER: &[i64] = &[
 const OLDER: &[i64] = &[];
 
 /// The families of sockets: the control socket and the service manager, requests by `ioctl`
-/// about interfaces, rtnetlink, and AF_XDP; AF_PACKET makes a port promiscuous.
-const FAMILIES: [i32; 5] =
-    [libc::AF_UNIX, libc::AF_INET, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
+/// about interfaces, echo requests, rtnetlink, and AF_XDP; AF_PACKET makes a port promiscuous.
+const FAMILIES: [i32; 6] =
+    [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
 
 /// Flags of `clone` that make namespaces: in a new user namespace a process has every capability.
 /// `clone3` hides its flags, so it is not listed, and libraries fall back.

@@ -12,7 +12,7 @@ use std::path::Path;
 /// The capabilities for joining ports again, with their purposes.
 pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::NET_ADMIN, "bridges, promiscuous ports, offloads, attaching XDP programs"),
-    (CapabilitySet::NET_RAW, "AF_XDP sockets"),
+    (CapabilitySet::NET_RAW, "AF_XDP sockets, and echo requests to reflectors"),
     (CapabilitySet::BPF, "loading XDP programs"),
     (
         CapabilitySet::PERFMON,

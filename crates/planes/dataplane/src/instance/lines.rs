@@ -9,6 +9,10 @@
 //! ends early if they are urgent. Only at the end of a turn the workers are asked, for no more than
 //! the counters of the roots.
 //!
+//! *Limits without a queue.* While a queue in the line drains, next to nothing may pass. A limit
+//! that polices would drop all that comes meanwhile, and connections need long to recover. So it
+//! lets at least half of the line's rate pass. The drain takes longer then.
+//!
 //! *Principles.* What the plane refuses is tried again in the next turn. Events name notable
 //! changes, at most one a second for each limit. Another process of this instance goes on with the
 //! rates that were found.
@@ -32,7 +36,7 @@ use narrows_roundtrip::Seen;
 use narrows_snapshot::LineFigures;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The least change of a rate that is put in force: one in so many.
@@ -71,6 +75,8 @@ struct Line {
     beyond: PortId,
     side: Side,
     controller: Controller,
+    /// Whether nothing waits at the limit, as of the last turn.
+    is_policed: bool,
     counted: Option<RootCount>,
     /// When the turn ends if nothing is urgent.
     ends: Nanos,
@@ -82,24 +88,34 @@ struct Line {
     said: (Rate, Nanos),
 }
 
+/// How long dropped packets are in a turn that sent none, in bytes.
+const FULL_PACKET: u64 = 1514;
 /// Trips of a turn that are kept. More say nothing new.
 const TRIPS: usize = 1024;
 
-/// What arrived between two counts. Dropped packets count as long as sent ones were on average.
-fn arrived(before: &RootCount, now: &RootCount) -> Bytes {
-    let sent = now.sent_bytes.saturating_sub(before.sent_bytes);
+/// What was sent between two counts.
+fn sent(before: &RootCount, now: &RootCount) -> Bytes {
+    Bytes(now.sent_bytes.saturating_sub(before.sent_bytes))
+}
+
+/// What was dropped. Dropped packets count as long as sent ones were on average.
+fn dropped(before: &RootCount, now: &RootCount) -> Bytes {
     let packets = now.sent_packets.saturating_sub(before.sent_packets);
-    let dropped = now.drops.saturating_sub(before.drops);
-    let dropped = dropped.saturating_mul(sent.checked_div(packets).unwrap_or(0));
-    let arrived = sent.saturating_add(dropped).saturating_add(now.backlog.0);
-    Bytes(arrived.saturating_sub(before.backlog.0))
+    let length = sent(before, now).0.checked_div(packets).unwrap_or(FULL_PACKET);
+    Bytes(now.drops.saturating_sub(before.drops).saturating_mul(length))
+}
+
+/// What arrived.
+fn arrived(before: &RootCount, now: &RootCount) -> Bytes {
+    let passed = sent(before, now).0.saturating_add(dropped(before, now).0);
+    Bytes(passed.saturating_add(now.backlog.0).saturating_sub(before.backlog.0))
 }
 
 impl Lines {
     /// The rate in force at `dev`, if it follows a line.
     pub(super) fn rate(&self, dev: &str) -> Option<Rate> {
         match self.by_dev.get(dev) {
-            Some(line) => Some(line.controller.rate()),
+            Some(line) => Some(line.rate()),
             None => self.inherited.get(dev).map(|found| found.rate),
         }
     }
@@ -140,16 +156,18 @@ fn followed<'a>(
 
 /// The port that the line of the limit at `id` is beyond; none if there is no such port.
 fn beyond(autorate: &Autorate, forwarding: &Forwarding, id: PortId) -> Option<PortId> {
-    match &autorate.line {
-        None => Some(id),
-        Some(name) => forwarding.ids().find(|id| forwarding.name(*id) == name),
-    }
+    let named = match &autorate.line {
+        None => id,
+        Some(name) => forwarding.ids().find(|id| forwarding.name(*id) == name)?,
+    };
+    // What an ifb shapes has come through its port.
+    Some(forwarding.ports()[named].ifb_of.unwrap_or(named))
 }
 
 /// The reflectors that `policy` names, by the port that they are beyond. Both directions of a line
 /// share them.
-fn reflectors(policy: &Policy, forwarding: &Forwarding) -> BTreeMap<PortId, BTreeSet<Ipv4Addr>> {
-    let mut all: BTreeMap<PortId, BTreeSet<Ipv4Addr>> = BTreeMap::new();
+fn reflectors(policy: &Policy, forwarding: &Forwarding) -> BTreeMap<PortId, BTreeSet<IpAddr>> {
+    let mut all: BTreeMap<PortId, BTreeSet<IpAddr>> = BTreeMap::new();
     for id in forwarding.ids() {
         let Some((_, autorate, _)) = followed(policy, forwarding, id) else { continue };
         let Some(beyond) = beyond(autorate, forwarding, id) else { continue };
@@ -179,27 +197,28 @@ impl Instance {
                     names.join(", ")
                 ));
             };
-            if !self.options.plane.has_workers() {
-                return refuse(
-                    "only the plane xsk measures round trips: run it there, or leave autorate out."
-                        .to_owned(),
-                );
-            }
-            if self.plane.as_ref().is_some_and(|plane| plane.board(beyond).is_none()) {
-                return refuse(
-                    "this instance measures no round trips: start it with --round-trips, or with \
-                     this policy in its file."
-                        .to_owned(),
-                );
-            }
-            let reflectors: BTreeSet<Ipv4Addr> = autorate.reflectors.iter().copied().collect();
-            if !reflectors.is_empty()
-                && let Err(why) = self.echoes(beyond, &reflectors)
-            {
+            let reflectors: BTreeSet<IpAddr> = autorate.reflectors.iter().copied().collect();
+            if reflectors.is_empty() {
+                self.check_trips(beyond).or_else(refuse)?;
+            } else if let Err(why) = self.echoes(beyond, &reflectors) {
                 return refuse(why);
             }
         }
         Ok(())
+    }
+
+    /// Whether round trips beyond `port` are seen without reflectors, as far as that is known: a
+    /// plane that opens with this policy sees them.
+    ///
+    /// # Errors
+    /// What to write where they are not.
+    fn check_trips(&self, port: PortId) -> Result<(), String> {
+        if self.plane.as_ref().is_none_or(|plane| plane.sees_trips(port)) {
+            return Ok(());
+        }
+        Err("this instance measures no round trips: start it with --round-trips, or with this \
+             policy in its file, or name hosts beyond the line, as reflector 192.0.2.1."
+            .to_owned())
     }
 
     /// The limit at `id` as a view has it, if it follows a line.
@@ -209,7 +228,7 @@ impl Instance {
         Some(LineFigures {
             least_bps: bounds.least().bits_per_sec(),
             most_bps: bounds.most().bits_per_sec(),
-            rate_bps: line.controller.rate().bits_per_sec(),
+            rate_bps: line.rate().bits_per_sec(),
             reason: line.controller.reason().name().to_owned(),
         })
     }
@@ -253,12 +272,11 @@ impl Instance {
             self.lines.by_dev.insert(dev, line);
         }
         self.follow_reflectors();
-        let forwarding = &self.options.forwarding;
-        let Some(plane) = &self.plane else { return };
-        for id in forwarding.ids() {
+        let Some(plane) = &mut self.plane else { return };
+        for id in self.options.forwarding.ids() {
             let is_watched = self.lines.by_dev.values().any(|line| line.beyond == id);
-            if let Some(board) = plane.board(id) {
-                board.watch(is_watched);
+            if let Err(error) = plane.watch_trips(id, is_watched) {
+                self.events.warn(format!("autorate: no round trips are seen: {error}"));
             }
         }
     }
@@ -310,7 +328,7 @@ impl Instance {
     }
 
     /// Sockets to `reflectors` beyond `port`.
-    fn echoes(&self, port: PortId, reflectors: &BTreeSet<Ipv4Addr>) -> Result<Echoes, String> {
+    fn echoes(&self, port: PortId, reflectors: &BTreeSet<IpAddr>) -> Result<Echoes, String> {
         let forwarding = &self.options.forwarding;
         let device = &forwarding.devices()[forwarding.device_of(port)];
         let link = Link::by_name(device).map_err(|error| error.to_string())?;
@@ -330,7 +348,7 @@ impl Instance {
         };
         let ports: BTreeSet<PortId> = self.lines.by_dev.values().map(|line| line.beyond).collect();
         for port in ports {
-            let seen = plane.board(port).map(|board| board.take()).unwrap_or_default();
+            let seen = plane.take_trips(port);
             let trips = seen.trips.iter().map(|&(path, flow, time)| Trip { path, flow, time });
             let mut trips: Vec<Trip> = trips.collect();
             if let Some(probed) = self.lines.probed.get_mut(&port) {
@@ -361,6 +379,7 @@ impl Instance {
         for ((dev, line), count) in due.into_iter().zip(counts) {
             let other =
                 held_back.iter().any(|&(beyond, side)| beyond == line.beyond && side != line.side);
+            line.is_policed = plane.polices(line.id);
             let decision = line.turn(count, other, now);
             changes.extend(line.event(dev, &decision, now));
         }
@@ -407,12 +426,24 @@ impl Line {
             beyond,
             side,
             controller,
+            is_policed: false,
             counted: None,
             ends: Nanos::ZERO,
             trips: Vec::new(),
             segments: 0,
             lost: 0,
             said,
+        }
+    }
+
+    /// The rate to be in force.
+    fn rate(&self) -> Rate {
+        let rate = self.controller.rate();
+        if self.is_policed && self.controller.reason() == Reason::Delay {
+            let line = self.controller.found().rate;
+            rate.max(Rate::from_bits_per_sec(line.bits_per_sec() / 2))
+        } else {
+            rate
         }
     }
 
@@ -437,8 +468,9 @@ impl Line {
         let decision = self.controller.turn(&Turn {
             now,
             arrived: arrived(&before, &count),
-            sent: Bytes(count.sent_bytes.saturating_sub(before.sent_bytes)),
-            backlog: count.backlog,
+            sent: sent(&before, &count),
+            // A limit that drops binds, also where nothing waits.
+            backlog: count.backlog + dropped(&before, &count),
             trips: &self.trips,
             segments: std::mem::take(&mut self.segments),
             lost: std::mem::take(&mut self.lost),

@@ -20,7 +20,7 @@ use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Detail;
 use narrows_qdisc::htb::ClassCount;
-use narrows_roundtrip::Awaited;
+use narrows_roundtrip::Seen;
 use narrows_shaper::Installation;
 use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
@@ -108,8 +108,19 @@ impl Plane for Session {
         self.workers.roots(ports)
     }
 
-    fn board(&self, port: PortId) -> Option<&Awaited> {
-        self.boards.of(port)
+    fn sees_trips(&self, port: PortId) -> bool {
+        self.boards.of(port).is_some()
+    }
+
+    fn watch_trips(&mut self, port: PortId, is_watched: bool) -> Result<(), InstanceError> {
+        if let Some(board) = self.boards.of(port) {
+            board.watch(is_watched);
+        }
+        Ok(())
+    }
+
+    fn take_trips(&self, port: PortId) -> Seen {
+        self.boards.of(port).map(|board| board.take()).unwrap_or_default()
     }
 
     fn class_counts(&self, port: PortId) -> Option<Vec<Vec<ClassCount>>> {

@@ -70,7 +70,7 @@ pub(super) fn shapes_what_arrives(lab: &mut Lab) -> Result<Verdict> {
     })
 }
 
-fn start_with_ifb(networks: &Networks) -> Result<Shaper> {
+pub(super) fn start_with_ifb(networks: &Networks) -> Result<Shaper> {
     start_limiting(networks, &format!("ifb4{}", PORTS[0]), &["--ifb", PORTS[0]])
 }
 
