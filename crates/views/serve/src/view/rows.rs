@@ -57,16 +57,22 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
     };
     let chosen = all.iter().filter(is_of_kind).filter(is_of_site);
     let address = asked.search.parse().ok();
-    let mut found: Vec<Row<'a>> = chosen
+    // A score is computed once for each row, and not at each comparison.
+    let score = |row: &Row<'_>| match asked.column {
+        Column::Score => score(row, asked.descending),
+        _ => 0.0,
+    };
+    let mut found: Vec<(f64, Row<'a>)> = chosen
         .map(|subject| Row { model, subject })
         .filter(|row| matches(row, &asked.search, address))
+        .map(|row| (score(&row), row))
         .collect();
     let total = found.len();
     let end = asked.offset.saturating_add(asked.limit).min(total);
     let begin = asked.offset.min(end);
     // Ends with what is different for all: rows without an order would change places.
-    let order = |one: &Row<'_>, two: &Row<'_>| {
-        let order = compare(one, two, asked);
+    let order = |(first, one): &(f64, Row<'_>), (second, two): &(f64, Row<'_>)| {
+        let order = first.total_cmp(second).then_with(|| compare(one, two, asked));
         let order = if asked.descending { order.reverse() } else { order };
         order
             .then_with(|| natural(one.subject.called(), two.subject.called()))
@@ -82,7 +88,13 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
     }
     let mut rows = found.split_off(begin);
     rows.sort_unstable_by(order);
-    Window { total, offset: begin, rows }
+    Window { total, offset: begin, rows: rows.into_iter().map(|(_, row)| row).collect() }
+}
+
+/// The score in percent. A row without one comes last, whichever way it is sorted.
+fn score(row: &Row<'_>, is_descending: bool) -> f64 {
+    let unknown = if is_descending { f64::NEG_INFINITY } else { f64::INFINITY };
+    row.subject.outcome().map_or(unknown, |outcome| outcome.percent)
 }
 
 /// Whether its name, class, site or an address has the text, which is in lower case, or `address`
@@ -139,12 +151,8 @@ fn compare(one: &Row<'_>, two: &Row<'_>, asked: &Rows) -> Ordering {
             let quality = |row: &Row<'_>| row.subject.quality();
             quality(one).cmp(&quality(two)).then_with(|| figures(|side| side.p99))
         }
-        Column::Score => {
-            // Those without a score come last, whichever way it is sorted.
-            let unknown = if asked.descending { f64::NEG_INFINITY } else { f64::INFINITY };
-            let score = |row: &Row<'_>| row.subject.outcome().map_or(unknown, |it| it.percent);
-            score(one).total_cmp(&score(two))
-        }
+        // By the number beside the row.
+        Column::Score => Ordering::Equal,
         Column::Rate => figures(|side| side.rate),
         Column::Ceil => figures(|side| side.ceil),
         Column::Share => figures(Side::share),
