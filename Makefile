@@ -18,7 +18,7 @@ CROSS := $(if $(ARCH),dist/cross $(ARCH))
 # ARM boxes are small. For other small boxes: PROFILE=small.
 PROFILE ?= $(if $(filter arm64,$(ARCH)),small,release)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools api-check unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb page-traffic
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance demo-host demo-fleet test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake test-vm-arm64 test-arm64 tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools api-check unit book pictures page page-check page-tests page-tools deb tarball sbom deny test-deb page-traffic page-cost
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -54,6 +54,7 @@ help:
 	@echo "make page           build the page of narrows serve from crates/views/serve/web, with esbuild, which it installs"
 	@echo "make page-check     whether the page in assets/ is what its sources give"
 	@echo "make page-tests     the page in Chromium: what it shows, and whether everybody can read it (WCAG AA)"
+	@echo "make page-cost      what the page takes of server and browser with 2,000 and 100,000 subscribers"
 	@echo "make page-traffic   the page of an instance with real traffic, beside tc -s (root)"
 	@echo "make deb            build target/package/narrows_*.deb and those of narrows-serve, narrows-cni, narrows-fleet and narrows-sync, with cargo-deb, which it installs, and check them and their sizes; ARCH=arm64 for ARM"
 	@echo "make tarball        build target/package/narrows-*.tar.xz: statically linked, for other distributions; ARCH=arm64 for ARM"
@@ -416,6 +417,13 @@ page-tests: deps page-check
 	@$(TESTED) --example provider --test pages
 	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
 	  node --test --test-reporter=spec tests/page.test.mjs
+
+# What the page costs: bytes and processor time with 2,000 subscribers, and how smooth the table of
+# 100,000 is. Figures depend on the machine, so nobody fails by them but for elements that are not in sight.
+page-cost: page-check
+	@$(CARGO) build --release --locked -p narrows-serve --example provider
+	@cd $(PAGE) && export PROVIDER="$(CURDIR)/target/release/examples/provider" && \
+	  node tests/cost.mjs 2000 15 && node tests/size.mjs 100000
 
 # The same of a real instance, with traffic between network namespaces: what is drawn is what `tc -s` says.
 page-traffic: build page-check

@@ -8,12 +8,15 @@
 //! | server | how |
 //! | --- | --- |
 //! | Kea | its lease file ([`kea_file`]), or its control socket ([`kea_socket`]) |
+//! | ISC dhcpd | its lease file ([`isc_file`]), for IPv4 or IPv6 |
 //! | dnsmasq | its lease file ([`dnsmasq`]) |
 //!
 //! *Non-goals.* Subscribers that only a lease knows: it does not say what they pay for.
 
 mod config;
 pub mod dnsmasq;
+pub mod isc_file;
+mod isc_text;
 pub mod kea_file;
 pub mod kea_socket;
 mod options;
@@ -62,7 +65,7 @@ pub struct Lease {
     pub expires: Option<u64>,
     /// What is known of the client.
     pub fields: BTreeMap<Field, String>,
-    /// Texts in the user context of Kea, by key.
+    /// Texts in the user context of Kea, or variables that dhcpd sets, by key.
     pub context: BTreeMap<String, String>,
 }
 

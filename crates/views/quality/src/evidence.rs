@@ -21,17 +21,44 @@ impl Latency {
     }
 }
 
-/// One direction of a line: what leaves through one port.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Direction {
-    /// The port.
-    pub port: String,
+/// What was measured of what leaves through one port.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Measured {
     /// The delay in Narrows.
     pub delay: Option<Latency>,
     /// The round trip beyond the port.
     pub round_trip: Option<Latency>,
     /// The share of segments that were lost, before and beyond the port.
     pub loss: Option<f64>,
+}
+
+impl Measured {
+    /// The delay and the round trip, if both are known.
+    #[must_use]
+    pub fn latency(&self) -> Option<Latency> {
+        Some(self.delay?.then(self.round_trip?))
+    }
+}
+
+/// The latency and the loss of a whole path, whose directions are `all`: the sum of all latencies,
+/// and the highest loss. Unknown where it is unknown of a direction, or there is none.
+pub(crate) fn path(all: impl Iterator<Item = Measured>) -> (Option<Latency>, Option<f64>) {
+    let each = all.map(|one| (one.latency(), one.loss));
+    let sum = each.reduce(|(latency, loss), (more, other)| {
+        let latency = latency.zip(more).map(|(latency, more)| latency.then(more));
+        (latency, loss.zip(other).map(|(loss, other)| loss.max(other)))
+    });
+    sum.unwrap_or_default()
+}
+
+/// One direction of a line.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Direction {
+    /// The port.
+    pub port: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measured: Measured,
 }
 
 /// What is known of a line over some time.
@@ -44,41 +71,26 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// The latency of all that was measured: of two directions, a round trip over the whole path.
-    ///
-    /// # Errors
-    /// Lists what is missing.
-    pub fn latency(&self) -> Result<Latency, Vec<String>> {
-        let mut all = Latency::default();
-        let mut missing = Vec::new();
-        for direction in &self.directions {
-            let parts = [("delay", direction.delay), ("round trips", direction.round_trip)];
-            for (what, part) in parts {
-                match part {
-                    Some(part) => all = all.then(part),
-                    None => missing.push(format!("{what} at {}", direction.port)),
-                }
-            }
-        }
+    /// What is missing for a score of the whole path.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
         if self.directions.is_empty() {
-            missing.push("traffic".to_owned());
+            return vec!["traffic".to_owned()];
         }
-        if missing.is_empty() { Ok(all) } else { Err(missing) }
+        let of = |Direction { port, measured }: &Direction| {
+            let parts = [
+                ("delay", measured.delay.is_none()),
+                ("round trips", measured.round_trip.is_none()),
+                ("losses", measured.loss.is_none()),
+            ];
+            let missing = parts.into_iter().filter(|(_, is_missing)| *is_missing);
+            missing.map(|(what, _)| format!("{what} at {port}")).collect::<Vec<_>>()
+        };
+        self.directions.iter().flat_map(of).collect()
     }
 
-    /// The share of segments that were lost in any direction.
-    ///
-    /// # Errors
-    /// Lists what is missing.
-    pub fn loss(&self) -> Result<f64, Vec<String>> {
-        let missing = self.directions.iter().filter(|direction| direction.loss.is_none());
-        let missing: Vec<String> =
-            missing.map(|direction| format!("losses at {}", direction.port)).collect();
-        let known = self.directions.iter().filter_map(|direction| direction.loss);
-        match known.reduce(f64::max) {
-            Some(loss) if missing.is_empty() => Ok(loss),
-            Some(_) => Err(missing),
-            None => Err(vec!["losses".to_owned()]),
-        }
+    /// What was measured, of each direction.
+    pub fn measured(&self) -> impl Iterator<Item = Measured> + Clone {
+        self.directions.iter().map(|direction| direction.measured)
     }
 }

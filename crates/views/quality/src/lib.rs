@@ -1,7 +1,9 @@
 //! How good a line is, in a number that a subscriber can be told.
 //!
-//! *Idea.* Two measures that others use, too, from what is measured anyway:
+//! *Idea.* One definition for all views, from what is measured anyway:
 //!
+//! * [`Step`]: how good a class is right now in this box, in steps of one scale, with the
+//!   [`Reason`]s why somebody may complain.
 //! * [`score`]: Quality of Outcome (draft-ietf-ippm-qoo-10, section 3.3). An application has
 //!   thresholds for which it works at its best, and others from which it is unusable. The score is
 //!   where the line stands between the two, 0 to 100 %, for the worst of latency and loss.
@@ -15,8 +17,12 @@
 
 mod evidence;
 mod qoo;
+mod reason;
 mod rpm;
+mod step;
 
-pub use evidence::{Direction, Evidence, Latency};
-pub use qoo::{Application, Limits, Score, score};
+pub use evidence::{Direction, Evidence, Latency, Measured};
+pub use qoo::{Application, Limits, Outcome, Score, outcome, score, worst_outcome};
+pub use reason::{Reason, Symptoms};
 pub use rpm::{LOADED, LoadedPoint, Responsiveness, responsiveness};
+pub use step::{Step, StepLimit};

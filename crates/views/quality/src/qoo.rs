@@ -1,6 +1,7 @@
 //! Quality of Outcome: draft-ietf-ippm-qoo-10, section 3.3.
 
-use crate::{Evidence, Latency};
+use crate::evidence::path;
+use crate::{Evidence, Latency, Measured};
 use serde::Serialize;
 
 /// The conditions at an end of the scale.
@@ -76,36 +77,64 @@ fn between(value: f64, optimal: f64, unacceptable: f64) -> f64 {
     (1.0 - (value - optimal) / (unacceptable - optimal)).clamp(0.0, 1.0)
 }
 
-/// The score of an application on a line. A known part that is unacceptable makes 0 %, whatever
-/// else is unknown; otherwise all parts are needed, except for the rate, which need not be limited.
+/// How well an application works, without words: what a table of many lines needs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    /// What it is.
+    pub application: &'static str,
+    /// 0 (unusable) to 100 (as good as can be).
+    pub percent: f64,
+    /// What decided: `latency`, `loss` or `rate`; empty at 100 %.
+    pub because: &'static str,
+}
+
+/// How well `application` works over a line whose slowest direction may have `rate_bps`. A known
+/// part that is unacceptable makes 0 %, whatever else is unknown; otherwise all parts are needed,
+/// except for the rate, which need not be limited. Nothing is allocated.
+pub fn outcome(
+    application: &Application,
+    directions: impl Iterator<Item = Measured>,
+    rate_bps: Option<u64>,
+) -> Option<Outcome> {
+    let Application { name, optimal, unacceptable, rate_bps: least } = application;
+    let (latency, loss) = path(directions);
+    let latency_part = latency.map(|Latency { p50_ms, p99_ms }| {
+        let (best, worst) = (optimal.latency, unacceptable.latency);
+        let p50 = between(p50_ms, best.p50_ms, worst.p50_ms);
+        p50.min(between(p99_ms, best.p99_ms, worst.p99_ms))
+    });
+    let loss_part = loss.map(|loss| between(loss, optimal.loss, unacceptable.loss));
+    let rate_part = rate_bps.map(|rate| f64::from(u8::from(rate >= *least)));
+    let parts = [("latency", latency_part), ("loss", loss_part), ("rate", rate_part)];
+    let known = parts.into_iter().filter_map(|(because, part)| Some((because, part?)));
+    let (because, worst) = known.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let has_all = latency.is_some() && loss.is_some();
+    let because = if worst < 1.0 { because } else { "" };
+    (has_all || worst == 0.0).then_some(Outcome {
+        application: name,
+        percent: worst * 100.0,
+        because,
+    })
+}
+
+/// The outcome of the application that works least well; of several, the first of
+/// [`Application::ALL`]. None if none of them is known.
+pub fn worst_outcome(
+    directions: impl Iterator<Item = Measured> + Clone,
+    rate_bps: Option<u64>,
+) -> Option<Outcome> {
+    let of = |application| outcome(application, directions.clone(), rate_bps);
+    let all = Application::ALL.iter().filter_map(of);
+    all.min_by(|one, other| one.percent.total_cmp(&other.percent))
+}
+
+/// The score of an application on a line.
 pub fn score(application: &Application, evidence: &Evidence) -> Score {
-    let Application { name, optimal, unacceptable, rate_bps } = application;
-    let (latency, loss) = (evidence.latency(), evidence.loss());
-    let mut missing = Vec::new();
-    let mut parts: Vec<(&'static str, f64)> = Vec::new();
-    match latency {
-        Ok(Latency { p50_ms, p99_ms }) => {
-            let (best, worst) = (optimal.latency, unacceptable.latency);
-            let p50 = between(p50_ms, best.p50_ms, worst.p50_ms);
-            parts.push(("latency", p50.min(between(p99_ms, best.p99_ms, worst.p99_ms))));
-        }
-        Err(what) => missing.extend(what),
-    }
-    match loss {
-        Ok(loss) => parts.push(("loss", between(loss, optimal.loss, unacceptable.loss))),
-        Err(what) => missing.extend(what),
-    }
-    if let Some(rate) = evidence.rate_bps {
-        parts.push(("rate", f64::from(u8::from(rate >= *rate_bps))));
-    }
-    let worst = parts.into_iter().min_by(|(_, one), (_, other)| one.total_cmp(other));
-    let known = worst.filter(|(_, part)| missing.is_empty() || *part == 0.0);
-    let (because, percent) = match known {
-        Some((because, part)) => (if part < 1.0 { because } else { "" }, Some(part * 100.0)),
-        None => ("", None),
-    };
+    let name = application.name;
+    let found = outcome(application, evidence.measured(), evidence.rate_bps);
+    let (percent, because) = found.map_or((None, ""), |it| (Some(it.percent), it.because));
     let meaning = meaning(name, percent, because);
-    Score { application: name, percent, because, missing, meaning }
+    Score { application: name, percent, because, missing: evidence.missing(), meaning }
 }
 
 fn meaning(name: &str, percent: Option<f64>, because: &str) -> String {
@@ -139,12 +168,9 @@ mod tests {
 
     fn direction(port: &str, delay: [f64; 2], round_trip: [f64; 2], loss: f64) -> Direction {
         let latency = |[p50_ms, p99_ms]: [f64; 2]| Some(Latency { p50_ms, p99_ms });
-        Direction {
-            port: port.into(),
-            delay: latency(delay),
-            round_trip: latency(round_trip),
-            loss: Some(loss),
-        }
+        let (delay, round_trip) = (latency(delay), latency(round_trip));
+        let measured = Measured { delay, round_trip, loss: Some(loss) };
+        Direction { port: port.into(), measured }
     }
 
     fn line() -> Evidence {
@@ -179,8 +205,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_path_add_up() {
-        let latency = line().latency().unwrap();
-        assert_eq!((latency.p50_ms, latency.p99_ms), (30.0, 75.0));
+        let whole = path(line().measured());
+        assert_eq!(whole, (Some(Latency { p50_ms: 30.0, p99_ms: 75.0 }), Some(0.001)));
         let [calls, games, _] = Application::ALL.map(|one| score(&one, &line()));
         assert_eq!((calls.percent, games.percent), (Some(100.0), Some(100.0)));
         assert!(calls.meaning.contains("Nothing in this network"), "{}", calls.meaning);
@@ -189,22 +215,35 @@ mod tests {
     #[test]
     fn what_is_unknown_stays_unknown() {
         let mut evidence = line();
-        evidence.directions[1].round_trip = None;
+        evidence.directions[1].measured.round_trip = None;
         let unknown = score(&Application::ALL[0], &evidence);
         assert_eq!((unknown.percent, unknown.because), (None, ""));
         assert_eq!(unknown.missing, ["round trips at eth2"]);
         let nothing = score(&Application::ALL[0], &Evidence::default());
-        assert_eq!(nothing.missing, ["traffic", "losses"]);
+        assert_eq!(nothing.missing, ["traffic"]);
     }
 
     #[test]
     fn a_part_that_is_unacceptable_decides_whatever_else_is_unknown() {
         let mut evidence = line();
-        evidence.directions[1].round_trip = None;
-        evidence.directions[0].loss = Some(0.2);
+        evidence.directions[1].measured.round_trip = None;
+        evidence.directions[0].measured.loss = Some(0.2);
         let score = score(&Application::ALL[0], &evidence);
         assert_eq!((score.percent, score.because), (Some(0.0), "loss"));
         assert_eq!(score.meaning, "Video calls are unusable: too many packets are lost.");
+    }
+
+    #[test]
+    fn the_worst_outcome_is_that_of_the_application_that_suffers_most() {
+        let worst = |evidence: &Evidence| worst_outcome(evidence.measured(), evidence.rate_bps);
+        assert_eq!(worst(&line()).unwrap().percent, 100.0);
+        let mut evidence = line();
+        evidence.directions[1].measured.round_trip = Some(Latency { p50_ms: 93.0, p99_ms: 100.0 });
+        let found = worst(&evidence).unwrap();
+        assert_eq!((found.application, found.because), ("games", "latency"));
+        let scores = Application::ALL.map(|one| score(&one, &evidence).percent.unwrap());
+        assert_eq!(found.percent, scores.into_iter().fold(100.0, f64::min));
+        assert_eq!(worst(&Evidence::default()), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use crate::frame::{Frame, Sent};
 use crate::sampler::{Known, Sampler};
 use crate::view::{
-    Detail, Equipment, Kind, Model, Overview, Parameters, Rows, Screen, Standing, window,
+    Detail, Equipment, Kind, Model, Overview, Parameters, Rows, Screen, Standing, scale, window,
 };
 use hyper::body::{Body, Bytes, Frame as BodyFrame};
 use std::convert::Infallible;
@@ -94,6 +94,7 @@ fn frame(known: &Known, screen: &Screen, last: Option<f64>) -> serde_json::Resul
         Standing::new(latest.map(|model| (&*model.snapshot, model.time)), known.gone.as_ref());
     frame.parts.push(("standing", serde_json::to_string(&standing)?));
     frame.parts.push(("interval", serde_json::to_string(&known.interval.as_secs_f64())?));
+    frame.parts.push(("scale", scale().to_string()));
     let Some(model) = latest else { return Ok(frame) };
     frame.news.push(("time", serde_json::to_string(&model.time)?));
     match screen {

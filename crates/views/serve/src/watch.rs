@@ -7,7 +7,7 @@
 use crate::{Options, ServeError};
 use narrows_alarms::{Alarm, Alarms, Courier, Facts, File, Outbox, Subject, SubjectFacts};
 use narrows_history::{Closed, History, Key, Kind, Summary};
-use narrows_quality::{Application, Direction, Evidence, Latency, Score, score};
+use narrows_quality::{Application, Direction, Evidence, Latency, Measured, Score, score};
 use narrows_snapshot::{Change, Class, Port, Snapshot};
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, HashMap};
@@ -163,12 +163,12 @@ pub(crate) fn direction(port: &str, summary: &Summary) -> Direction {
         Some(Latency { p50_ms: p50_us? / 1e3, p99_ms: p99_us? / 1e3 })
     };
     let (delays, trips) = (&summary.delays, &summary.round_trips);
-    Direction {
-        port: port.to_owned(),
+    let measured = Measured {
         delay: latency([delays.quantile(0.5), delays.quantile(0.99)]),
         round_trip: latency([trips.quantile(0.5), summary.slow_round_trips.quantile(0.99)]),
         loss: summary.losses().map(|[before, beyond]| (before + beyond).min(1.0)),
-    }
+    };
+    Direction { port: port.to_owned(), measured }
 }
 
 impl Watchdog {
@@ -257,7 +257,7 @@ fn written(path: &PathBuf) -> Option<SystemTime> {
 }
 
 fn subject_facts(key: Key, summary: &Summary, ceiling_bps: Option<f64>) -> SubjectFacts {
-    let Direction { delay, round_trip, loss, .. } = direction(&key.port, summary);
+    let Measured { delay, round_trip, loss } = direction(&key.port, summary).measured;
     let kind = match key.kind {
         Kind::Port => narrows_alarms::Kind::Port,
         Kind::Site => narrows_alarms::Kind::Site,

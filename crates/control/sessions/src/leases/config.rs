@@ -35,6 +35,8 @@ pub enum Server {
         /// How often it is asked.
         every: Nanos,
     },
+    /// The file that ISC's dhcpd keeps its leases in, for IPv4 or IPv6.
+    IscFile(PathBuf),
     /// The lease file of dnsmasq.
     Dnsmasq(PathBuf),
 }
@@ -94,6 +96,7 @@ struct ServerInFile {
     kea_file: Option<PathBuf>,
     kea_socket: Option<PathBuf>,
     dnsmasq_file: Option<PathBuf>,
+    isc_file: Option<PathBuf>,
     family: Option<u8>,
     every: Option<String>,
 }
@@ -148,8 +151,8 @@ impl ServerInFile {
             })
         });
         let every = every.transpose()?;
-        match (self.kea_file, self.kea_socket, self.dnsmasq_file) {
-            (None, Some(path), None) => {
+        match (self.kea_file, self.kea_socket, self.dnsmasq_file, self.isc_file) {
+            (None, Some(path), None, None) => {
                 let is_v6 = match self.family {
                     Some(4) => false,
                     Some(6) => true,
@@ -160,10 +163,11 @@ impl ServerInFile {
             _ if self.family.is_some() || every.is_some() => {
                 Err(wrong("server", "`family` and `every` are for a kea_socket".to_owned()))
             }
-            (Some(path), None, None) => Ok(Server::KeaFile(path)),
-            (None, None, Some(path)) => Ok(Server::Dnsmasq(path)),
+            (Some(path), None, None, None) => Ok(Server::KeaFile(path)),
+            (None, None, Some(path), None) => Ok(Server::Dnsmasq(path)),
+            (None, None, None, Some(path)) => Ok(Server::IscFile(path)),
             _ => {
-                let why = "each has one of `kea_file`, `kea_socket` and `dnsmasq_file`";
+                let why = "each has one of `kea_file`, `kea_socket`, `isc_file` and `dnsmasq_file`";
                 Err(wrong("server", why.to_owned()))
             }
         }

@@ -2,7 +2,7 @@
 
 use super::kea_file::Follower;
 use super::kea_socket::{self, SocketError};
-use super::{Server, Table, dnsmasq};
+use super::{Server, Table, dnsmasq, isc_file};
 use narrows_units::Nanos;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,6 +48,8 @@ pub enum Source {
         /// When it was asked last.
         asked: Option<Nanos>,
     },
+    /// The lease file of ISC's dhcpd.
+    IscFile(PathBuf, Box<isc_file::Follower>),
     /// The lease file of dnsmasq, and the last version of it: inode, length, time of change.
     Dnsmasq(PathBuf, Option<(u64, u64, i64, i64)>),
 }
@@ -62,6 +64,9 @@ impl Source {
             Server::KeaSocket { path, is_v6, every } => {
                 Self::KeaSocket { path: path.clone(), is_v6: *is_v6, every: *every, asked: None }
             }
+            Server::IscFile(path) => {
+                Self::IscFile(path.clone(), Box::new(isc_file::Follower::new(path.clone())))
+            }
             Server::Dnsmasq(path) => Self::Dnsmasq(path.clone(), None),
         }
     }
@@ -73,6 +78,11 @@ impl Source {
     pub fn poll(&mut self, now: Nanos) -> Result<Option<Table>, SourceError> {
         match self {
             Self::KeaFile(path, follower) => {
+                let failed = |source| SourceError::File { path: path.clone(), source };
+                let is_new = follower.poll().map_err(failed)?;
+                Ok(is_new.then(|| follower.table().clone()))
+            }
+            Self::IscFile(path, follower) => {
                 let failed = |source| SourceError::File { path: path.clone(), source };
                 let is_new = follower.poll().map_err(failed)?;
                 Ok(is_new.then(|| follower.table().clone()))

@@ -8,7 +8,7 @@ use narrows_sync::{Applier, Online};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// DHCP leases of Kea and dnsmasq: addresses of subscribers that another source has.
+/// DHCP leases of Kea, ISC dhcpd and dnsmasq: addresses of subscribers that another source has.
 ///
 /// A lease belongs to the subscriber whose label, or identity, is what the lease says: a MAC
 /// address, a line's circuit ID, and others. It runs on until it is ended.

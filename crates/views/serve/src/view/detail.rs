@@ -6,6 +6,7 @@ use super::query::Kind;
 use super::rows::Row;
 use super::subject::{Side, Subject};
 use super::{EventList, Model};
+use narrows_quality::{Application, Direction, Evidence, Score, score};
 use narrows_snapshot::{Class, Figures, Heavy, Port, Qdisc, Tin};
 use serde::Serialize;
 use serde_json::Value;
@@ -112,9 +113,16 @@ impl<'a> Detail<'a> {
         };
         let totals = [down, up].map(|side| side.as_ref().and_then(|side| self.totals(side)));
         let [down, up] = totals;
+        let evidence =
+            Evidence { directions: self.measured().collect(), rate_bps: self.subject.slowest() };
+        let scores = Application::ALL.map(|application| {
+            let score = score(&application, &evidence);
+            Score { percent: score.percent.map(f64::round), ..score }
+        });
         Ok(vec![
             ("row", serde_json::to_string(&Row::new(self.model, self.subject))?),
             ("path", serde_json::to_string(&path)?),
+            ("scores", serde_json::to_string(&scores)?),
             ("bounds", serde_json::to_string(&heat::BOUNDS_US)?),
             ("down", text(&value(down)?)?),
             ("up", text(&value(up)?)?),
@@ -123,6 +131,20 @@ impl<'a> Detail<'a> {
             ("uptime", serde_json::to_string(&self.model.snapshot.uptime_s)?),
             ("events", serde_json::to_string(&events.about(&about, EVENTS_MAX))?),
         ])
+    }
+
+    /// What was measured in each direction. Hosts are of no port, so it has the direction's name.
+    fn measured(&self) -> impl Iterator<Item = Direction> {
+        let Subject { down, up, .. } = self.subject;
+        let sides = [(down, "download"), (up, "upload")];
+        sides.into_iter().filter_map(|(side, way)| {
+            let side = side.as_ref()?;
+            let port = side.place.and_then(|(port, _)| {
+                self.model.snapshot.ports.get(usize::from(port)).map(|port| port.name.clone())
+            });
+            let port = port.unwrap_or_else(|| way.to_owned());
+            Some(Direction { port, measured: side.measured() })
+        })
     }
 
     fn totals(&self, side: &Side) -> Option<Totals<'a>> {

@@ -16,9 +16,9 @@ mod events;
 mod figure;
 mod heat;
 mod overview;
-mod quality;
 mod query;
 mod rows;
+mod scale;
 mod standing;
 mod subject;
 
@@ -29,9 +29,9 @@ pub(crate) use events::EventList;
 pub(crate) use figure::Figure;
 pub(crate) use heat::{Column, Heat, column};
 pub(crate) use overview::Overview;
-pub(crate) use quality::Quality;
 pub(crate) use query::{Kind, Parameters, Rows, Screen};
 pub(crate) use rows::{Row, window};
+pub(crate) use scale::scale;
 pub(crate) use standing::{Gone, Standing};
 
 use addresses::Network;

@@ -1,9 +1,9 @@
 //! The first screen: is it good right now, and who suffers.
 
-use super::quality::Quality;
 use super::rows::Row;
 use super::subject::{Subject, Way};
 use super::{EventList, Figure, Model};
+use narrows_quality::Step;
 use narrows_snapshot::{Change, Losses, Snapshot};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ pub(crate) struct Direction {
     drops: Figure,
     queued: u64,
     queued_bytes: u64,
-    quality: Quality,
+    quality: Step,
 }
 
 /// Of each port of `now`.
@@ -77,7 +77,10 @@ pub(super) fn directions(
             queued: port.total.backlog_packets,
             queued_bytes: port.total.backlog_bytes,
             // 0 / 0 where nothing passed.
-            quality: Quality::of(p99, dropped.filter(|share| !share.is_nan()).into()),
+            quality: Step::of(
+                p99.get().map(|us| us / 1e3),
+                dropped.filter(|share| !share.is_nan()),
+            ),
         }
     };
     now.ports.iter().zip(ways).map(of).collect()
@@ -89,7 +92,7 @@ struct Counts {
     subscribers: u32,
     sites: u32,
     hosts: u32,
-    by_quality: BTreeMap<Quality, u32>,
+    by_quality: BTreeMap<Step, u32>,
 }
 
 /// A rectangle of the map.
@@ -99,7 +102,7 @@ struct Tile<'a> {
     name: &'a str,
     /// Download and upload together, in bits per second.
     rate: Figure,
-    quality: Quality,
+    quality: Step,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<Tile<'a>>,
     /// Those that have no rectangle of their own, and what they send together.
@@ -168,7 +171,7 @@ impl<'a> Overview<'a> {
     fn counts(&self) -> Counts {
         let mut counts = Counts {
             hosts: self.0.hosts.len() as u32,
-            by_quality: Quality::ALL.into_iter().map(|step| (step, 0)).collect(),
+            by_quality: Step::ALL.into_iter().map(|step| (step, 0)).collect(),
             ..Counts::default()
         };
         for subject in &self.0.subjects {
@@ -212,7 +215,7 @@ impl<'a> Overview<'a> {
                 id: site.map_or("", |site| &site.id),
                 name: site.map_or("", |site| site.called()),
                 rate,
-                quality: members.iter().map(|one| one.quality()).max().unwrap_or(Quality::Idle),
+                quality: members.iter().map(|one| one.quality()).max().unwrap_or(Step::Idle),
                 members: members.into_iter().map(tile).collect(),
                 others: others.len(),
                 others_rate: (!others.is_empty()).then(|| sum(&others)),

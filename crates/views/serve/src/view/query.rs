@@ -25,6 +25,7 @@ pub(crate) enum Column {
     Site,
     Members,
     Quality,
+    Score,
     Rate,
     Ceil,
     Share,
@@ -38,12 +39,13 @@ pub(crate) enum Column {
 }
 
 /// Columns by name. Those with `true` are of a direction.
-const COLUMNS: [(&str, Column, bool); 15] = [
+const COLUMNS: [(&str, Column, bool); 16] = [
     ("name", Column::Name, false),
     ("class", Column::Class, false),
     ("site", Column::Site, false),
     ("members", Column::Members, false),
     ("quality", Column::Quality, false),
+    ("score", Column::Score, false),
     ("rate", Column::Rate, true),
     ("ceil", Column::Ceil, true),
     ("share", Column::Share, true),

@@ -3,10 +3,10 @@
 //! Cost: a look at each subject, a selection of the window, which is linear, and a sort of the
 //! window alone. So each client's window is made anew for each interval.
 
-use super::quality::Reason;
 use super::query::{Column, Kind, Of, Rows};
 use super::subject::{Side, Subject};
 use super::{Figure, Model};
+use narrows_quality::{Outcome, Reason};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use std::cmp::Ordering;
@@ -57,16 +57,22 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
     };
     let chosen = all.iter().filter(is_of_kind).filter(is_of_site);
     let address = asked.search.parse().ok();
-    let mut found: Vec<Row<'a>> = chosen
+    // A score is computed once for each row, and not at each comparison.
+    let score = |row: &Row<'_>| match asked.column {
+        Column::Score => score(row, asked.descending),
+        _ => 0.0,
+    };
+    let mut found: Vec<(f64, Row<'a>)> = chosen
         .map(|subject| Row { model, subject })
         .filter(|row| matches(row, &asked.search, address))
+        .map(|row| (score(&row), row))
         .collect();
     let total = found.len();
     let end = asked.offset.saturating_add(asked.limit).min(total);
     let begin = asked.offset.min(end);
     // Ends with what is different for all: rows without an order would change places.
-    let order = |one: &Row<'_>, two: &Row<'_>| {
-        let order = compare(one, two, asked);
+    let order = |(first, one): &(f64, Row<'_>), (second, two): &(f64, Row<'_>)| {
+        let order = first.total_cmp(second).then_with(|| compare(one, two, asked));
         let order = if asked.descending { order.reverse() } else { order };
         order
             .then_with(|| natural(one.subject.called(), two.subject.called()))
@@ -82,7 +88,13 @@ pub(crate) fn window<'a>(model: &'a Model, asked: &Rows) -> Window<'a> {
     }
     let mut rows = found.split_off(begin);
     rows.sort_unstable_by(order);
-    Window { total, offset: begin, rows }
+    Window { total, offset: begin, rows: rows.into_iter().map(|(_, row)| row).collect() }
+}
+
+/// The score in percent. A row without one comes last, whichever way it is sorted.
+fn score(row: &Row<'_>, is_descending: bool) -> f64 {
+    let unknown = if is_descending { f64::NEG_INFINITY } else { f64::INFINITY };
+    row.subject.outcome().map_or(unknown, |outcome| outcome.percent)
 }
 
 /// Whether its name, class, site or an address has the text, which is in lower case, or `address`
@@ -139,6 +151,8 @@ fn compare(one: &Row<'_>, two: &Row<'_>, asked: &Rows) -> Ordering {
             let quality = |row: &Row<'_>| row.subject.quality();
             quality(one).cmp(&quality(two)).then_with(|| figures(|side| side.p99))
         }
+        // By the number beside the row.
+        Column::Score => Ordering::Equal,
         Column::Rate => figures(|side| side.rate),
         Column::Ceil => figures(|side| side.ceil),
         Column::Share => figures(Side::share),
@@ -184,7 +198,7 @@ fn take_number<'a>(text: &mut &'a [u8]) -> (usize, &'a [u8]) {
 
 impl Serialize for Side {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut side = to.serialize_struct("Side", 16)?;
+        let mut side = to.serialize_struct("Side", 17)?;
         side.serialize_field("quality", &self.quality())?;
         for (name, figure) in [
             ("rate", self.rate),
@@ -195,6 +209,7 @@ impl Serialize for Side {
             ("delay", self.p99),
             ("round_trip", self.round_trip),
             ("round_trip_min", self.round_trip_min),
+            ("round_trip_p99", self.round_trip_p99),
             ("before", self.before),
             ("beyond", self.beyond),
             ("drops", self.drops),
@@ -218,7 +233,7 @@ impl Serialize for Side {
 impl Serialize for Row<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Subject { id, handle, members, down, up, .. } = self.subject;
-        let mut row = to.serialize_struct("Row", 9)?;
+        let mut row = to.serialize_struct("Row", 10)?;
         row.serialize_field("id", id)?;
         row.serialize_field("name", self.subject.called())?;
         row.serialize_field("class", handle)?;
@@ -228,6 +243,10 @@ impl Serialize for Row<'_> {
             row.serialize_field("site_id", &site.id)?;
         }
         row.serialize_field("quality", &self.subject.quality())?;
+        if let Some(outcome) = self.subject.outcome() {
+            // Whole: more digits would change each second, and say nothing.
+            row.serialize_field("score", &Outcome { percent: outcome.percent.round(), ..outcome })?;
+        }
         row.serialize_field("down", down)?;
         row.serialize_field("up", up)?;
         row.end()
@@ -293,6 +312,26 @@ mod tests {
         assert_eq!(names(&model, "sort=name&desc=0&offset=3"), ["home 3"]);
         assert_eq!(names(&model, "offset=9"), [""; 0]);
         assert_eq!(names(&model, "kind=sites"), ["north"]);
+    }
+
+    #[test]
+    fn rows_are_sorted_by_the_score_of_the_whole_path_and_those_without_one_come_last() {
+        let mut model = model(&[1, 1, 1, 0]);
+        for (subject, trip_ms) in model.subjects[1..].iter_mut().zip([95.0, 500.0, 10.0, 10.0]) {
+            let Some(side) = &mut subject.down else { panic!("it has a class of the port") };
+            side.p50 = side.p99;
+            (side.round_trip, side.round_trip_p99) =
+                (Figure::new(trip_ms * 1e3), Figure::new(trip_ms * 1e3));
+            (side.before, side.beyond) = (Figure::new(0.0), Figure::new(0.0));
+        }
+        assert_eq!(names(&model, "sort=score&desc=0"), ["home 1", "home 0", "home 2", "home 3"]);
+        assert_eq!(names(&model, "sort=score&desc=1"), ["home 2", "home 0", "home 1", "home 3"]);
+        let rows = serde_json::to_value(&window(&model, &asked("sort=name&desc=0")).rows).unwrap();
+        let score =
+            serde_json::json!({"application": "games", "percent": 49.0, "because": "latency"});
+        assert_eq!(rows[0]["score"], score);
+        assert_eq!(rows[1]["score"]["percent"], 0.0);
+        assert!(rows[3].get("score").is_none());
     }
 
     #[test]

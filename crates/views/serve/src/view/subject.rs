@@ -3,9 +3,9 @@
 //! Classes of several ports are one subject if they have the same name, or the same handle where
 //! they have no name. A class with classes below is a site, another one a subscriber.
 
-use super::quality::{self, Reason};
-use super::{Figure, Quality};
+use super::Figure;
 use compact_str::{CompactString, format_compact};
+use narrows_quality::{Latency, Measured, Outcome, Reason, Step, Symptoms, worst_outcome};
 use narrows_snapshot::{Change, Class, Delays, Heavy, Losses, Port, RoundTrip, Snapshot};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -37,6 +37,7 @@ pub(crate) struct Side {
     /// Round trips beyond the port, in microseconds.
     pub(crate) round_trip: Figure,
     pub(crate) round_trip_min: Figure,
+    pub(crate) round_trip_p99: Figure,
     /// Shares of TCP segments that others lost, before and beyond the port.
     pub(crate) before: Figure,
     pub(crate) beyond: Figure,
@@ -59,6 +60,7 @@ impl Side {
         p99: Figure::UNKNOWN,
         round_trip: Figure::UNKNOWN,
         round_trip_min: Figure::UNKNOWN,
+        round_trip_p99: Figure::UNKNOWN,
         before: Figure::UNKNOWN,
         beyond: Figure::UNKNOWN,
         drops: Figure::UNKNOWN,
@@ -73,18 +75,40 @@ impl Side {
         self.rate.get().zip(ceil).map(|(rate, ceil)| rate / ceil).into()
     }
 
-    pub(crate) fn quality(&self) -> Quality {
-        Quality::of(self.p99, self.dropped)
+    fn symptoms(&self) -> Symptoms {
+        Symptoms {
+            delay_p99_ms: millis(self.p99),
+            dropped: self.dropped.get(),
+            of_ceiling: self.share().get(),
+            lost_before: self.before.get(),
+            lost_beyond: self.beyond.get(),
+        }
     }
 
-    pub(crate) fn reasons(&self) -> impl Iterator<Item = Reason> {
-        quality::reasons(self.p99, self.dropped, self.share(), self.before, self.beyond)
+    pub(crate) fn quality(&self) -> Step {
+        self.symptoms().step()
+    }
+
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = Reason> + use<> {
+        self.symptoms().reasons()
+    }
+
+    /// What a score needs.
+    pub(crate) fn measured(&self) -> Measured {
+        let latency = |p50, p99| Some(Latency { p50_ms: millis(p50)?, p99_ms: millis(p99)? });
+        let losses = self.before.get().zip(self.beyond.get());
+        Measured {
+            delay: latency(self.p50, self.p99),
+            round_trip: latency(self.round_trip, self.round_trip_p99),
+            loss: losses.map(|(before, beyond)| (before + beyond).min(1.0)),
+        }
     }
 
     fn add_beyond(&mut self, round_trip: Option<&RoundTrip>, losses: Option<&Losses>) {
         if let Some(times) = round_trip {
             self.round_trip = Figure::new(times.p50_us as f64);
             self.round_trip_min = Figure::new(times.min_us as f64);
+            self.round_trip_p99 = Figure::new(times.p99_us as f64);
         }
         if let Some([before, beyond]) = losses.and_then(Losses::shares) {
             (self.before, self.beyond) = (Figure::new(before), Figure::new(beyond));
@@ -135,6 +159,10 @@ impl Side {
     }
 }
 
+fn millis(us: Figure) -> Option<f64> {
+    us.get().map(|us| us / 1e3)
+}
+
 /// The median and the 99th percentile; unknown if no packet left.
 fn percentiles(delays: &Delays) -> (Figure, Figure) {
     match delays.is_empty() {
@@ -170,7 +198,7 @@ impl Subject {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
-    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> + Clone {
         self.down.iter().chain(&self.up)
     }
 
@@ -182,8 +210,18 @@ impl Subject {
     }
 
     /// The worse one of both directions.
-    pub(crate) fn quality(&self) -> Quality {
-        self.sides().map(Side::quality).max().unwrap_or(Quality::Idle)
+    pub(crate) fn quality(&self) -> Step {
+        self.sides().map(Side::quality).max().unwrap_or(Step::Idle)
+    }
+
+    /// The lowest ceiling of its directions, in bits per second.
+    pub(crate) fn slowest(&self) -> Option<u64> {
+        self.sides().filter_map(|side| side.ceil.get()).reduce(f64::min).map(|bits| bits as u64)
+    }
+
+    /// How well the application works that suffers most, over the whole path in the last interval.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        worst_outcome(self.sides().map(Side::measured), self.slowest())
     }
 
     /// What both directions send, in bits per second.
@@ -364,7 +402,7 @@ mod tests {
         assert_eq!(side.share().get(), Some(3.0));
         assert_eq!((side.p50.get(), side.p99.get()), (Some(30_000.0), Some(30_000.0)));
         assert_eq!((side.drops.get(), side.dropped.get()), (Some(1.0), Some(0.25)));
-        assert_eq!(all[0].quality(), Quality::Bad);
+        assert_eq!(all[0].quality(), Step::Bad);
         let none =
             of_classes(&is, Change::between(&is, &at(4.0, 106, 3, vec![])).as_ref(), &[Way::Down]);
         assert_eq!(none[0].down.unwrap().p99.get(), None, "no packet left");

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preac
 import { count, digits, megabits, millis, percent, plural, UNKNOWN } from "./format";
 import { useScreen } from "./live";
 import { Mark, Section, Table } from "./parts";
+import { points } from "./quality";
 import { linkTo, type Route, setQuery } from "./route";
 import type { Flow, Kind, Row, Side } from "./types";
 import { bits, time } from "./format";
@@ -108,8 +109,9 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
   useEffect(() => scroller.current?.scrollTo(0, 0), [key]);
 
   const sortBy = (column: string) => {
-    const isName = ["name", "class", "site"].includes(column);
-    const desc = column === sort ? !isDescending : !isName;
+    // Names from A, and the lowest score first: that is who suffers.
+    const isAscending = ["name", "class", "site", "score"].includes(column);
+    const desc = column === sort ? !isDescending : !isAscending;
     setQuery({ sort: column, desc: desc ? undefined : "0" });
   };
   const head = (column: string, label: string, extra = "", of = "") => (
@@ -142,6 +144,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
             <colgroup>
               <col class="c-name" />
               <col class="c-quality" />
+              <col class="c-score r1" />
               {hasSite && <col class="c-site r3" />}
               {kind === "sites" && <col class="c-members r1" />}
               {pairs.flatMap((pair) => [<col class={`c-figure r${pair.rank}`} key={`${pair.key}d`} />, <col class={`c-figure r${pair.rank}`} key={`${pair.key}u`} />])}
@@ -149,6 +152,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
             <thead>
               <tr aria-rowindex={1}>
                 <th colSpan={2} />
+                <th class="r1" />
                 {hasSite && <th class="r3" />}
                 {kind === "sites" && <th class="r1" />}
                 {pairs.map((pair) => <th scope="colgroup" colSpan={2} key={pair.key} class={`r${pair.rank}`}>{pair.label}<br />{pair.unit}</th>)}
@@ -156,6 +160,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
               <tr aria-rowindex={2}>
                 {head("name", SINGLE[kind], "left")}
                 {head("quality", "quality", "left quality")}
+                {head("score", "score", "r1")}
                 {hasSite && head("site", "site", "left r3")}
                 {kind === "sites" && head("members", "members", "r1")}
                 {pairs.flatMap((pair) => [head(`${pair.key}_down`, "down", `r${pair.rank} first`, `${pair.label}, `), head(`${pair.key}_up`, "up", `r${pair.rank}`, `${pair.label}, `)])}
@@ -170,6 +175,7 @@ export function Grid({ kind, route }: { kind: Kind; route: Route }) {
                   <tr key={place} aria-rowindex={place + 3} data-id={row.id}>
                     <th scope="row" title={row.class ? `${row.name} (${row.class})` : row.name}><a href={linkTo(kind, row.id)}>{row.name}</a></th>
                     <td class="left"><Mark quality={row.quality} /></td>
+                    <td class="score r1" title={row.score && `${row.score.application}${row.score.because && `: ${row.score.because}`}`}>{points(row.score?.percent)}</td>
                     {hasSite && <td class="left r3">{row.site ?? ""}</td>}
                     {kind === "sites" && <td class="r1">{count(row.members)}</td>}
                     {pairs.flatMap((pair) => [

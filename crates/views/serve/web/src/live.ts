@@ -1,6 +1,6 @@
 // The one stream of events that the page has: for the screen that it shows, while it can be seen.
 import { useEffect, useReducer } from "preact/hooks";
-import type { Heat, Parts, Recent, Row, Standing } from "./types";
+import type { Heat, Parts, Recent, Row, Scale, Standing } from "./types";
 
 /** After so many intervals without a message, figures are old. */
 const PATIENCE = 3;
@@ -13,6 +13,7 @@ export class Live {
   heat: Heat = { bounds: [], times: [], ports: [] };
   /** Of the last screen that said it. */
   standing: Standing | undefined;
+  scale: Scale | undefined;
   /** When the last message came, in milliseconds. */
   heard = 0;
   /** When the server's last snapshot was taken, in seconds since 1970. */
@@ -87,6 +88,7 @@ export class Live {
     const { rows, recent, heat, ...parts } = message;
     Object.assign(this.data, parts);
     if (parts.standing) this.standing = parts.standing;
+    if (parts.scale) this.scale = parts.scale;
     if (parts.time) this.time = parts.time;
     for (const [id, row] of Object.entries(rows ?? {})) this.rows.set(id, row);
     if (parts.order) {

@@ -12,6 +12,7 @@ import { Grid } from "./grid";
 import { live, useLive } from "./live";
 import { Now } from "./now";
 import { One } from "./one";
+import { Scale } from "./quality";
 import { kindOf, type Route, setQuery, useRoute } from "./route";
 import type { Kind } from "./types";
 
@@ -132,6 +133,7 @@ const dialog = () => document.getElementById("help") as HTMLDialogElement;
 const help = () => (dialog().open ? dialog().close() : dialog().showModal());
 
 function Help() {
+  useLive();
   return (
     <dialog id="help" aria-labelledby="help-title">
       <h2 id="help-title">Keys</h2>
@@ -141,7 +143,7 @@ function Help() {
         ))}
       </dl>
       <h2>Quality</h2>
-      <p>The worse one of two figures of the last second, over both directions. Good: delay here (p99) at most 20 ms and at most 2 % of packets dropped here; fair: 50 ms and 5 %; poor: 150 ms and 10 %; bad: more. Loss and round trips beyond this box are shown, and are no part of it.</p>
+      <Scale />
       <form method="dialog"><button>Close</button></form>
     </dialog>
   );

@@ -5,6 +5,7 @@ import { bits, clock, count, percent, perSecond, plural, scaled, time } from "./
 import { Flows } from "./grid";
 import { useScreen } from "./live";
 import { Bar, Events, Mark, Section, Table, WAYS, why } from "./parts";
+import { Outcomes } from "./quality";
 import { linkTo } from "./route";
 import type { Figure, Kind, Side, Totals, Way } from "./types";
 
@@ -80,6 +81,7 @@ export function One({ kind, id }: { kind: Kind; id: string }) {
       </Section>
       <Direction way="down" side={row.down} totals={live.data.down} />
       <Direction way="up" side={row.up} totals={live.data.up} />
+      <Outcomes id={id} hasName={row.id !== row.class} scores={live.data.scores ?? []} />
       <Section title={`Since ${clock(times[0] ?? live.time)}, when this screen was opened`} class="wide">
         <div class="charts">
           {chart("Rate", "rate", bits)}
@@ -111,7 +113,7 @@ function Direction({ way, side, totals }: { way: Way; side: Side | null; totals:
       <Bar share={side.share} quality={side.quality} />
       <dl class="figures">
         {figure("delay here", `${time(side.median)}, p99 ${time(side.delay)}`)}
-        {figure("round trip beyond", side.round_trip === undefined ? "not measured" : `${time(side.round_trip)}, least ${time(side.round_trip_min)}`)}
+        {figure("round trip beyond", side.round_trip === undefined ? "not measured" : `${time(side.round_trip)}, p99 ${time(side.round_trip_p99)}, least ${time(side.round_trip_min)}`)}
         {figure("lost before / beyond", side.before === undefined && side.beyond === undefined ? "not measured" : `${percent(side.before)} / ${percent(side.beyond)}`)}
         {totals && figure("dropped here", `${scaled(side.drops, "packets/s")} (${percent(side.dropped)})`)}
         {totals && figure("queued", `${plural(side.queued, "packet")}, ${scaled(side.queued_bytes, "B")}`)}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Event, Quality, Row, Side, Way } from "./types";
 import { clock } from "./format";
+import { live } from "./live";
 
 /** Shapes differ as well as colours. */
 const SHAPES: Record<Quality, string> = {
@@ -25,15 +26,7 @@ export function Mark({ quality, hidden }: { quality: Quality; hidden?: boolean }
 
 export const WAYS: Record<Way, string> = { down: "Download", up: "Upload" };
 
-const REASONS: Record<string, string> = {
-  delay: "long delay",
-  drops: "drops here",
-  "at-ceiling": "at its ceiling",
-  "lost-before": "loss before here",
-  "lost-beyond": "loss beyond here",
-};
-
-const reasonsOf = (side: Side | null): string[] => (side?.reasons ?? []).map((reason) => REASONS[reason] ?? reason);
+const reasonsOf = (side: Side | null): string[] => (side?.reasons ?? []).map((reason) => live.scale?.reasons[reason] ?? reason);
 
 /** Why it may be complained about, and in which direction. */
 export function why(row: Row): string {

@@ -6,6 +6,28 @@ export type Way = "down" | "up";
 export type Kind = "subscribers" | "sites" | "hosts";
 export type Figure = number | null | undefined;
 
+/** How well an application works: Quality of Outcome, in percent. */
+export interface Outcome {
+  application: string;
+  percent: number;
+  because: string;
+}
+
+export interface Score {
+  application: string;
+  percent: number | null;
+  because: string;
+  missing?: string[];
+  meaning: string;
+}
+
+/** What quality is, in the words of the server. */
+export interface Scale {
+  steps: { step: Quality; delay: number; dropped: number }[];
+  reasons: Record<string, string>;
+  applications: string[];
+}
+
 export interface Standing {
   level: "good" | "warning" | "bad";
   title: string;
@@ -25,6 +47,7 @@ export interface Side {
   delay?: number;
   round_trip?: number;
   round_trip_min?: number;
+  round_trip_p99?: number;
   before?: number;
   beyond?: number;
   drops?: number;
@@ -42,6 +65,8 @@ export interface Row {
   site?: string;
   site_id?: string;
   quality: Quality;
+  /** Of the application that suffers most. */
+  score?: Outcome;
   down: Side | null;
   up: Side | null;
 }
@@ -222,6 +247,7 @@ export interface Parts {
   time?: number;
   interval?: number;
   standing?: Standing;
+  scale?: Scale;
   directions?: Direction[];
   counts?: Counts;
   map?: Tile[];
@@ -238,6 +264,7 @@ export interface Parts {
   path?: { id: string; name: string }[];
   addresses?: string[];
   bounds?: number[];
+  scores?: Score[];
   down?: Totals | null;
   up?: Totals | null;
   uptime?: number;

@@ -37,6 +37,13 @@ function cpu(pid) {
   return stats.filter((one) => below.has(one.pid)).reduce((sum, one) => sum + one.ticks, 0) / 100;
 }
 
+// However it ends.
+process.on("exit", () => {
+  serve.kill();
+  instance.kill();
+  rmSync(directory, { recursive: true, force: true });
+});
+
 const share = (was, is) => `${((100 * (is - was)) / Number(seconds)).toFixed(1)} %`;
 const chromium = await browser();
 const main = readdirSync("/proc").filter((name) => /^\d+$/.test(name)).find((name) => {
@@ -46,11 +53,11 @@ const main = readdirSync("/proc").filter((name) => /^\d+$/.test(name)).find((nam
     return false;
   }
 });
-await fetch(`${url}api/rows`);
 // The first answer of many subscribers takes some seconds.
-for (let tries = 0; tries < 120; tries += 1) {
+for (let tries = 0; ; tries += 1) {
   const answer = await fetch(`${url}api/rows`);
   if (answer.ok && (await answer.json()).total > 0) break;
+  if (tries === 120) throw new Error("the instance has not answered for a minute: use fewer subscribers, or another machine");
   await wait(500);
 }
 console.log(`${subscribers} subscribers, ${seconds} s each`);
@@ -73,6 +80,4 @@ for (const screen of ["", "subscribers", "subscriber/Ann%201000", "box"]) {
   await page.close();
 }
 await chromium.close();
-serve.kill();
-instance.kill();
-rmSync(directory, { recursive: true, force: true });
+process.exit();

@@ -109,7 +109,8 @@ test("what a row shows is what the server says of it", async () => {
     const cells = [...document.querySelectorAll("tr[data-id='Ann 1000'] td")].map((cell) => cell.textContent);
     const digits = (value) => (value === undefined ? "–" : value === 0 ? "0" : value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.00995 ? 2 : 3));
     const at = (side, figure, unit) => digits(side[figure] === undefined ? undefined : side[figure] / unit);
-    return cells[1] === row.site && cells[2] === at(row.down, "rate", 1e6) && cells[3] === at(row.up, "rate", 1e6) && cells[6] === at(row.down, "delay", 1e3);
+    const score = row.score === undefined ? "–" : `${row.score.percent} %`;
+    return cells[1] === score && cells[2] === row.site && cells[3] === at(row.down, "rate", 1e6) && cells[4] === at(row.up, "rate", 1e6) && cells[7] === at(row.down, "delay", 1e3);
   });
   await close();
 });
@@ -158,6 +159,32 @@ test("a subscriber's screen has both directions, tins and exact counters", async
   await page.waitForFunction(() => document.querySelector("#total")?.textContent.startsWith("48 "));
   await page.goto(`${server.url}#/subscriber/Nobody`);
   await page.waitForSelector("text=There is no subscriber with this name now.");
+  await close();
+});
+
+test("the score that suffers most comes first, and its subscriber's screen says what it means", async () => {
+  const { page, close } = await open("subscribers?sort=score&desc=1");
+  await page.waitForSelector(".grid tbody tr[data-id]");
+  const { rows: [best] } = await rows("sort=score&desc=1&limit=1");
+  assert.equal(typeof best.score.percent, "number");
+  await page.evaluate((id) => { location.hash = `#/subscriber/${encodeURIComponent(id)}`; }, best.id);
+  await page.waitForSelector(".outcomes tbody tr");
+  // The figures of one second: the stream's last message and the answer to a query are the same.
+  await page.waitForFunction(async (id) => {
+    const { scores } = await (await fetch(`api/row?${new URLSearchParams({ id })}`)).json();
+    const drawn = [...document.querySelectorAll(".outcomes tbody tr")].map((row) => [...row.children].map((cell) => cell.textContent));
+    return scores.length === 3 && scores.every((score, number) => {
+      const [application, percent, meaning] = drawn[number] ?? [];
+      return application === score.application && percent === (score.percent === null ? "–" : `${score.percent} %`) && meaning?.startsWith(score.meaning);
+    });
+  }, best.id);
+  await close();
+});
+
+test("the help has the scale of the server", async () => {
+  const { page, close } = await open("");
+  await page.keyboard.press("?");
+  await page.waitForFunction(() => /good: at most 20 ms and 2 %; fair: at most 50 ms and 5 %/.test(document.querySelector("#help")?.textContent ?? ""));
   await close();
 });
 

@@ -37,7 +37,8 @@ export function complaints(page) {
   const found = [];
   page.on("pageerror", (error) => found.push(error.message));
   page.on("console", (message) => {
-    const isMissing = message.location().url.includes("/api/history/series");
+    const { url } = message.location();
+    const isMissing = ["/api/history/series", "/api/quality"].some((path) => url.includes(path));
     if (message.type() === "error" && !isMissing) found.push(message.text());
   });
   page.on("request", (request) => {
