@@ -34,6 +34,8 @@ mod escaping;
 mod failing;
 mod fleet;
 mod fleet_agents;
+mod fleet_boxes;
+mod fleet_tcp;
 mod flowvalve;
 mod forwarding;
 mod frames;
