@@ -20,7 +20,7 @@ use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, balancing, control, forward, interrupt, latency, pacing,
-    policing, replay, routing, streams, switching, tree, uneven, verdicts, waking,
+    policing, replay, routing, sharing, streams, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -108,6 +108,18 @@ enum What {
   narrows bench switch
   narrows bench switch --seconds 1 --rounds 5 --json")]
     Switch(InRounds),
+    /// TCP through two boxes with one limit, beside one box with it and two with half of it each.
+    ///
+    /// 16 flows at 40 Mbit/s, with as many through each box, all through one, and 12 through one: what
+    /// they deliver together, and Jain's index over all of them, interleaved in one run. With agents
+    /// (narrows-fleet, which lies beside this program) and NATS servers, in namespaces. Fails if the
+    /// boxes with one limit deliver less than 98 % of what one box does, if Jain's index of equally
+    /// many flows through each is below 0.98, or if a packet is missing. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("5").help("Seconds for which each system is measured in each round")))]
+    #[command(after_long_help = "Examples:
+  narrows bench fleet
+  narrows bench fleet --seconds 10 --rounds 5 --json")]
+    Fleet(InRounds),
     Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
@@ -151,6 +163,7 @@ impl Bench {
             What::Busy(rounds) => rounds.execute(tree::busy::run),
             What::Router(router) => router.execute(),
             What::Switch(rounds) => rounds.execute(switching::run),
+            What::Fleet(rounds) => shared_by_a_fleet(rounds),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
@@ -212,6 +225,14 @@ impl InRounds {
             rounds: self.rounds,
         })
     }
+}
+
+fn shared_by_a_fleet(rounds: InRounds) -> anyhow::Result<ExitCode> {
+    let format = rounds.format;
+    let agent = std::env::current_exe()?.with_file_name("narrows-fleet");
+    let report = rounds.measure(|rounds| sharing::run(rounds, &agent))?;
+    let code = print(&report, format)?;
+    Ok(if report.is_met { code } else { ExitCode::FAILURE })
 }
 
 /// Routing of 64-byte frames from a driver: the kernel beside Narrows on both planes.

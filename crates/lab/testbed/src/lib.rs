@@ -51,6 +51,7 @@ pub mod policing;
 pub mod replay;
 pub mod routing;
 pub mod rrul;
+pub mod sharing;
 pub mod streams;
 pub mod switching;
 mod traffic;

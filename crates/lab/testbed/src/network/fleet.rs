@@ -18,6 +18,7 @@ use crate::wires::{Wires, address};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -108,7 +109,8 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Writes all configurations, as a user does.
+    /// Writes all configurations, as a user does. But what an agent saves goes with this fleet: it
+    /// must not be that of another one with the same name.
     fn init(&self) -> Result<()> {
         let folder = self.folder().display().to_string();
         let at = format!("{folder}/{{box}}");
@@ -117,7 +119,12 @@ impl Fleet {
         for number in 0..self.namespaces.len() {
             command.arg("--box").arg(format!("{}={}", box_name(number), address(number)));
         }
-        process::run(command.arg(folder)).map(drop)
+        process::run(command.arg(folder))?;
+        (0..self.namespaces.len()).try_for_each(|number| {
+            let file = self.config(number);
+            let text = fs::read_to_string(&file)?;
+            Ok(fs::write(file, format!("claims = \"../claims.json\"\n{text}"))?)
+        })
     }
 
     /// The folder with a folder for each box, and with `authorities`.
