@@ -224,7 +224,11 @@ impl Sets {
 
     /// Packs the sets to which many members have come. Whether there were any.
     pub(crate) fn pack(&mut self) -> bool {
-        self.named.values_mut().fold(false, |any, named| named.set.pack() || any)
+        let mut is_any = false;
+        for named in self.named.values_mut() {
+            is_any |= named.set.pack();
+        }
+        is_any
     }
 
     fn find(&mut self, name: &str) -> Result<&mut Set, Failure> {
