@@ -11,7 +11,7 @@ use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as
 use narrows_bpf::tree::{self, Image, Scope, Tree};
 use narrows_bpf::{
     self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, SetTables, SlowPath, Step,
-    Term, Then, XdpMode,
+    Term, Then, TripsBeyond, XdpMode,
 };
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
@@ -35,6 +35,7 @@ const TRIE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trie.bpf.o"));
 /// The frame's length in bytes, and what its classes look at.
 const FRAME: usize = 64;
 const TOS: usize = 15;
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DESTINATION_PORT: usize = 36;
 /// TOS bytes that are different priorities, by CPU, and these priorities.
@@ -115,6 +116,7 @@ impl Program {
                 Loaded::Stamp { stamp, _tree: Box::new(tree) }
             }
             Subject::Tree
+            | Subject::Followed
             | Subject::Valve
             | Subject::Filter { .. }
             | Subject::Terms
@@ -127,6 +129,10 @@ impl Program {
                 if shape.subject == Subject::Edited {
                     let front = naming(&tree)?;
                     tree.put_in_front(Some(front))?;
+                }
+                if shape.subject == Subject::Followed {
+                    // The kernel keeps it for the tree.
+                    tree.time_leaving(Some(&TripsBeyond::new()?))?;
                 }
                 Loaded::Tree(Box::new(tree))
             }
@@ -167,6 +173,13 @@ impl Program {
         frame[26..30].copy_from_slice(&SOURCE.octets());
         frame[30..34].copy_from_slice(&[10, 0, 0, 2]);
         frame[DESTINATION_PORT..][..2].copy_from_slice(&(own as u16).to_be_bytes());
+        if self.shape.subject == Subject::Followed {
+            // A header of eight words, with time stamps.
+            frame[23] = TCP;
+            frame.resize(14 + 20 + 32, 0);
+            frame[46] = 0x80;
+            frame[54..58].copy_from_slice(&[1, 1, 8, 10]);
+        }
         frame
     }
 
@@ -174,6 +187,7 @@ impl Program {
     pub(super) fn judge(&self, verdict: u32) -> Result<()> {
         let passes = match self.shape.subject {
             Subject::Tree
+            | Subject::Followed
             | Subject::Valve
             | Subject::Filter { .. }
             | Subject::Terms

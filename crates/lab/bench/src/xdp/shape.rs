@@ -19,7 +19,9 @@ pub enum Subject {
     BucketLocked,
     /// The XDP plane's tree, without filters.
     Tree,
-    /// The same by FlowValve's rules.
+    /// The same while somebody follows the line where the frame, a segment of TCP, leaves.
+    Followed,
+    /// The tree by FlowValve's rules.
     Valve,
     /// Does nothing, at tcx.
     EmptyTcx,
@@ -100,6 +102,7 @@ impl Subject {
             Self::BucketShared => "bucket-shared",
             Self::BucketLocked => "bucket-locked",
             Self::Tree => "tree",
+            Self::Followed => "tree-followed",
             Self::Valve => "tree-flowvalve",
             Self::EmptyTcx => "empty-tcx",
             Self::Stamp => "stamp",
@@ -218,6 +221,7 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
                 }
             }
         }
+        shapes.push(Shape { contended: cpus > 1, ..Shape::new(Subject::Followed, 1, cpus) });
         for depth in [1, 4] {
             let shape = Shape::new(Subject::Valve, depth, cpus);
             for bound in [false, true] {

@@ -1,7 +1,8 @@
 //! A limit that follows a line, on the planes without queues: the programs time what passes.
 //!
-//! The kernel's `tbf` at an end plays a line that is slower than the limit. Without round trips
-//! nobody would know of its queue, and the limit would stay as it is.
+//! The kernel's `netem` at an end plays a line that is slower than the limit. Without round trips
+//! nobody would know of its queue, and the limit would stay as it is. (In front of a `tbf` there TCP
+//! itself keeps the queue short.)
 
 use super::host_plane::{own, start_with_ifb};
 use super::router::with_networks;
@@ -59,8 +60,8 @@ pub(super) fn at_host(lab: &mut Lab) -> Result<Verdict> {
 fn through_a_line<T>(from: &End, check: impl FnOnce() -> Result<T>) -> Result<T> {
     let End { namespace, device, .. } = from;
     let rate = format!("{LINE}mbit");
-    let tbf = ["tbf", "rate", &rate, "burst", "8k", "latency", "500ms"];
-    namespace.run("tc", &[&["qdisc", "add", "dev", device, "root"], &tbf[..]].concat())?;
+    let netem = ["netem", "rate", &rate, "limit", "100"];
+    namespace.run("tc", &[&["qdisc", "add", "dev", device, "root"], &netem[..]].concat())?;
     let checked = check();
     namespace.run("tc", &["qdisc", "del", "dev", device, "root"])?;
     checked
