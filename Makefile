@@ -415,7 +415,7 @@ page-check: $(PAGE_MODULES)
 page-tests: deps page-check
 	@$(TESTED) --example provider --test pages
 	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
-	  node --test --test-reporter=spec tests/page.test.mjs
+	  node --test --test-reporter=spec tests/page.test.mjs tests/fleet.test.mjs
 
 # The same of a real instance, with traffic between network namespaces: what is drawn is what `tc -s` says.
 page-traffic: build page-check
