@@ -241,6 +241,7 @@ test-vm-short: $(PROGRAMS)
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 
 chaos: build
+	@$(if $(findstring --fleet,$(FORWARDING)),$(CARGO) build --release --locked -p narrows-fleet)
 	@$(NARROWS) chaos --seed $(SEED) $(FORWARDING) $(PLANE:%=--plane %)
 
 # The XDP plane and the balancer have their turns beside the other.
@@ -256,7 +257,8 @@ chaos-short: $(PROGRAMS)
 	    $(CHAOS) --balancer --seed 2 --duration 18s; \
 	  } >target/chaos-xdp.log 2>&1 & \
 	  { $(CHAOS) --seed 1 --duration 26s --only $(WIRE) && \
-	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER); }; status=$$?; \
+	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER) && \
+	    $(CHAOS) --fleet --seed 1 --duration 25s; }; status=$$?; \
 	  wait $$! || status=1; cat target/chaos-xdp.log; exit $$status; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
