@@ -242,6 +242,7 @@ test-vm-short: $(PROGRAMS)
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 
 chaos: build
+	@$(if $(findstring --fleet,$(FORWARDING)),$(CARGO) build --release --locked -p narrows-fleet)
 	@$(NARROWS) chaos --seed $(SEED) $(FORWARDING) $(PLANE:%=--plane %)
 
 # The XDP plane and the balancer have their turns beside the other.
@@ -257,7 +258,8 @@ chaos-short: $(PROGRAMS)
 	    $(CHAOS) --balancer --seed 2 --duration 18s; \
 	  } >target/chaos-xdp.log 2>&1 & \
 	  { $(CHAOS) --seed 1 --duration 26s --only $(WIRE) && \
-	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER); }; status=$$?; \
+	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER) && \
+	    $(CHAOS) --fleet --seed 1 --duration 25s; }; status=$$?; \
 	  wait $$! || status=1; cat target/chaos-xdp.log; exit $$status; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
@@ -416,7 +418,7 @@ page-check: $(PAGE_MODULES)
 page-tests: deps page-check
 	@$(TESTED) --example provider --test pages
 	@cd $(PAGE) && PROVIDER="$(CURDIR)/target/debug/examples/provider" \
-	  node --test --test-reporter=spec tests/page.test.mjs
+	  node --test --test-reporter=spec tests/page.test.mjs tests/fleet.test.mjs
 
 # What the page costs: bytes and processor time with 2,000 subscribers, and how smooth the table of
 # 100,000 is. Figures depend on the machine, so nobody fails by them but for elements that are not in sight.

@@ -22,6 +22,11 @@ use std::time::Duration;
 /// go to them, and the process is killed, restarted and upgraded: no flow may leave a server that
 /// stays, and without a process packets go to the box.
 ///
+/// With --fleet, boxes share a limit, and their agents, NATS servers, wires and instances are
+/// killed, stand still, are cut and come back: the sum of all may not exceed the limit by more than
+/// the boxes' buckets hold, and each box must have its share again. It needs narrows-fleet beside
+/// this program, and nats-server.
+///
 /// Fails if a guarantee is broken, and prints the seed. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
@@ -29,6 +34,7 @@ use std::time::Duration;
   narrows chaos --only kill,upgrade
   narrows chaos --router --duration 60s
   narrows chaos --balancer --duration 60s
+  narrows chaos --fleet --boxes 8 --duration 60s
   narrows chaos --plane xdp")]
 pub struct Chaos {
     /// The seed; the same seed gives the same sequence of faults.
@@ -46,6 +52,14 @@ pub struct Chaos {
     /// A balancer under test. Servers take turns with an odd seed.
     #[arg(long, conflicts_with_all = ["router", "plane", "xdp", "only"])]
     balancer: bool,
+
+    /// A fleet of boxes that share a limit.
+    #[arg(long, conflicts_with_all = ["router", "balancer", "plane", "xdp", "only"])]
+    fleet: bool,
+
+    /// With --fleet: how many boxes, 2 to 16.
+    #[arg(long, value_name = "N", requires = "fleet", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=16))]
+    boxes: u8,
 
     /// The plane under test. In the driver there are no workers to hang.
     #[arg(long, value_enum, default_value_t = Plane::Xsk)]
@@ -72,6 +86,20 @@ impl Chaos {
                 program: std::env::current_exe()?,
                 seed: self.seed,
                 duration: self.duration,
+            })?;
+            let end = print(&report, self.format)?;
+            return Ok(if report.is_good() { end } else { ExitCode::FAILURE });
+        }
+        if self.fleet {
+            let program = std::env::current_exe()?;
+            let report = chaos::fleet::run(&chaos::fleet::Options {
+                agent: program.with_file_name("narrows-fleet"),
+                program,
+                boxes: self.boxes.into(),
+                seed: self.seed,
+                duration: self.duration,
+                kinds: Vec::new(),
+                is_greedy: false,
             })?;
             let end = print(&report, self.format)?;
             return Ok(if report.is_good() { end } else { ExitCode::FAILURE });

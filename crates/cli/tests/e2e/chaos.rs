@@ -1,6 +1,8 @@
 //! The harness of `narrows chaos` itself: it accepts normal operation, and finds planted faults.
 
-use crate::setup::{NARROWS, turn_to_count};
+use crate::fleet_boxes::agent;
+use crate::setup::{NARROWS, turn_to_count, turn_to_measure_alone};
+use narrows_testbed::chaos::fleet;
 use narrows_testbed::chaos::{Forwarding, Kind, Options, Plane, Planted, Report, run};
 use std::time::Duration;
 
@@ -45,4 +47,26 @@ fn chaos_finds_planted_errors() {
         assert!(!report.is_good(), "{planted:?} is not found: {report}");
         assert!(report.broken().any(|broken| broken.contains(said)), "{planted:?}: {report}");
     }
+}
+
+#[test]
+fn chaos_finds_a_box_of_a_fleet_that_has_the_limit_for_itself() {
+    let Some(agent) = agent() else { return };
+    let Some(_turn) = turn_to_measure_alone() else { return };
+    let run = |is_greedy| {
+        fleet::run(&fleet::Options {
+            program: NARROWS.into(),
+            agent: agent.clone(),
+            boxes: 3,
+            seed: 1,
+            duration: Duration::from_millis(1),
+            kinds: vec![fleet::Kind::Calm],
+            is_greedy,
+        })
+        .unwrap()
+    };
+    let report = run(false);
+    assert!(report.is_good(), "{report}");
+    let report = run(true);
+    assert!(report.broken().any(|broken| broken.contains("above the limit")), "{report}");
 }

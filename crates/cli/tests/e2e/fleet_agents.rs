@@ -2,7 +2,7 @@
 //! cluster. Rates are taken at the receivers.
 
 use crate::fleet_boxes::{Boxes, LIMIT, PATIENCE, agent};
-use crate::setup::{NARROWS, run, turn_to_count, turn_to_measure_alone, wait_until};
+use crate::setup::{NARROWS, narrows, run, turn_to_count, turn_to_measure_alone, wait_until};
 use narrows_testbed::Testbed;
 use narrows_testbed::fleet::{Fleet, box_name};
 use std::process::Command;
@@ -31,6 +31,12 @@ fn two_boxes_share_a_limit_through_idleness_death_and_partition() {
     boxes.wait_for("half each again", [SAFE, SAFE]);
     second.stop().unwrap();
     boxes.wait_for("the first has what the second lends", [LIMIT, 0.0]);
+    // Its agent is asked, too.
+    let top = narrows(&boxes.beds[0], &["top", "--once", "--view", "fleet", "--interval", "0.1"]);
+    let top = String::from_utf8_lossy(&top.stdout).into_owned();
+    for said in ["connected through box1", "this box", " ago, lease ", "of 40.0Mbit/s"] {
+        assert!(top.contains(said), "{said:?} is not in\n{top}");
+    }
     boxes.fleet.kill_agent(0).unwrap();
     boxes.wait_for("without its agent, it has its safe share", [SAFE, 0.0]);
     boxes.fleet.start_agent(0).unwrap();

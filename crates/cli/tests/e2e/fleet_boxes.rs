@@ -90,7 +90,8 @@ impl Boxes {
         let began = self.sampler.now();
         wait_until(what, PATIENCE, || {
             let rates = self.sampler.rates(WINDOW);
-            self.sampler.now() >= began + WINDOW && rates.iter().zip(wanted).all(near)
+            let is_read = self.sampler.now() >= began + WINDOW && rates.len() == wanted.len();
+            is_read && rates.iter().zip(wanted).all(near)
         });
         let took = self.sampler.now() - began;
         eprintln!("{what}: {:.2?} Mbit/s after {took:.1?}", self.megabits());

@@ -7,22 +7,18 @@
 use crate::inbox::BATCH_MAX;
 use crate::place::{RUN_DIR, SOCKET, folder, may_have};
 use crate::turn::{ANSWER_TIME, Turn, receive};
-use crate::{Answer, ControlError, Request};
+use crate::{Answer, ControlError, Request, stream};
 use narrows_snapshot::Snapshot;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long it waits for a change to begin, and for a single one. Others may be before it.
 const CHANGE_TIME: Duration = Duration::from_secs(60);
 /// How much is read at once, in bytes.
 const READ_AT_ONCE: usize = 1 << 16;
-/// How often a full queue of connections is tried again.
-const TRY_EVERY: Duration = Duration::from_millis(20);
 
 /// An instance, seen from a command.
 #[derive(Clone, Debug)]
@@ -115,29 +111,11 @@ impl Client {
         self.connect_within(ANSWER_TIME)
     }
 
-    /// Waits no longer than `time`, even if so many others wait that the kernel takes no more.
     fn connect_within(&self, time: Duration) -> Result<UnixStream, ControlError> {
-        let end = Instant::now() + time;
-        let connect = || -> io::Result<UnixStream> {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let socket =
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            rustix::net::connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
-            let stream = UnixStream::from(socket);
-            stream.set_nonblocking(false)?;
-            Ok(stream)
-        };
-        loop {
-            match connect() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if Instant::now() >= end {
-                        return Err(self.silent(None, time, None));
-                    }
-                    thread::sleep(TRY_EVERY);
-                }
-                connected => return connected.map_err(|source| self.broken(source)),
-            }
-        }
+        stream::connect_within(&self.path, time).map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => self.silent(None, time, None),
+            _ => self.broken(source),
+        })
     }
 
     /// The conversation with it broke off.

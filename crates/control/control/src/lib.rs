@@ -10,7 +10,8 @@
 //!
 //! *A client needs no data plane.* Here is what both sides must agree on, and the side of those who
 //! ask: [`Request`] and [`Answer`], `inbox` (the format of requests), [`place`] (where the sockets
-//! are), [`Client`], and [`NamesFile`] (the operator's names of classes). The side that owns the
+//! are), [`Client`], [`NamesFile`] (the operator's names of classes), and [`fleet_agent`] (the
+//! socket of another process). The side that owns the
 //! ports, takes a place and acts on an instance is in the data plane.
 //!
 //! Non-goals: remote access, several requests on one connection, serving.
@@ -28,9 +29,11 @@ mod inbox;
 mod names;
 mod release;
 mod routes;
+mod stream;
 mod turn;
 mod upgrade;
 
+pub mod fleet_agent;
 pub mod place;
 
 pub use client::Client;

@@ -30,6 +30,8 @@ mod text;
 mod tin;
 mod worker;
 
+pub mod fleet_agent;
+
 pub use change::{Change, FigureRates, QueueRates};
 pub use conservation::Conservation;
 pub use counts::Counts;
@@ -88,6 +90,10 @@ pub struct Snapshot {
     /// classes.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub fleet: Vec<FleetStanding>,
+    /// What the fleet's agent on this box says of these limits, if a client asked it: the instance
+    /// does not know.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fleet_agent: Option<Box<fleet_agent::Shown>>,
     /// Where every packet went.
     #[serde(default)]
     pub conservation: Conservation,

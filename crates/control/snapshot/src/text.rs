@@ -369,6 +369,7 @@ mod tests {
             }],
             services: Vec::new(),
             fleet: Vec::new(),
+            fleet_agent: None,
             workers: vec![Worker {
                 load: 0.25,
                 idle_s: 3.0,

@@ -11,9 +11,9 @@ use crate::engine::{Engine, Handed, Report};
 use crate::journal::{Journal, Weight};
 use crate::metrics;
 use crate::plane::Plane;
-use crate::shown::{Shown, Traffic};
 use crate::view::{DONE, Question, Subject};
 use narrows_lending::{Agent as Core, Claim, Event, Member, Outgoing, Settings, SettingsError};
+use narrows_snapshot::fleet_agent::{FleetView, Shown, Traffic};
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -209,11 +209,14 @@ impl<P: Plane, E: Engine> Agent<P, E> {
     }
 
     fn answer(&mut self, question: Question) {
+        let now = clock::now_ns();
+        let json = |shown: &Shown| serde_json::to_string(shown).map(|json| json + "\n");
         let text = match question.subject {
             // Nothing in it fails to be JSON.
-            Subject::Show => serde_json::to_string(&self.shown()).map(|json| json + "\n"),
-            Subject::Metrics => Ok(metrics::exposition(&self.shown())),
-            Subject::Forget(boxes) => Ok(match self.core.forget(clock::now_ns(), &boxes) {
+            Subject::Show => json(&self.shown(self.core.view(now))),
+            Subject::Busiest(rows) => json(&self.shown(self.core.view_of_busiest(now, rows))),
+            Subject::Metrics => Ok(metrics::exposition(&self.shown(self.core.view(now)))),
+            Subject::Forget(boxes) => Ok(match self.core.forget(now, &boxes) {
                 Ok(()) => DONE.to_owned(),
                 Err(error) => format!("{error}\n"),
             }),
@@ -222,8 +225,7 @@ impl<P: Plane, E: Engine> Agent<P, E> {
         let _ = question.answer.send(text.unwrap_or_default());
     }
 
-    fn shown(&self) -> Shown {
-        let now = clock::now_ns();
+    fn shown(&self, view: FleetView) -> Shown {
         Shown {
             fleet: self.config.fleet.to_string(),
             interval_ms: self.config.interval.0 / 1_000_000,
@@ -231,8 +233,8 @@ impl<P: Plane, E: Engine> Agent<P, E> {
             connected_through: self.connected_through.clone(),
             instance_trouble: self.instance_trouble.clone(),
             traffic: self.traffic,
-            view: self.core.view(now),
-            events: self.journal.past(now),
+            view,
+            events: self.journal.past(clock::now_ns()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Another box can make events happen, so only so many lines a second go to the log, and memory is
 //! bounded. What is the same as before is said once.
 
-use crate::shown::Past;
+use narrows_snapshot::fleet_agent::Past;
 use narrows_units::counted;
 use std::collections::VecDeque;
 

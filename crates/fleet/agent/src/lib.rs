@@ -23,7 +23,6 @@ mod journal;
 pub mod metrics;
 pub mod name;
 pub mod plane;
-pub mod shown;
 pub mod subjects;
 pub mod table;
 pub mod view;

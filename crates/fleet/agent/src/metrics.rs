@@ -1,13 +1,13 @@
 //! What an agent shows, as Prometheus' text.
 //!
-//! Of each limit there are the rates of this box only: the agents of the others have theirs. At
-//! most [`LIMITS_MAX`] limits are there, and a metric counts the rest.
+//! Of each limit there are the rates of this box, and the sum of all: the agents of the others have
+//! theirs. At most [`LIMITS_MAX`] limits are there, and a metric counts the rest.
 //!
 //! Source: Prometheus, text-based exposition format 0.0.4.
 
-use crate::shown::Shown;
 use narrows_escape::label;
-use narrows_lending::LimitView;
+use narrows_snapshot::fleet_agent::LimitView;
+use narrows_snapshot::fleet_agent::Shown;
 use std::fmt::Write as _;
 
 /// The most limits that have metrics.
@@ -16,7 +16,7 @@ pub const LIMITS_MAX: usize = 1_000;
 /// A metric of each limit: its name, what it is, and its value.
 type OfLimit = (&'static str, &'static str, fn(&LimitView) -> u64);
 
-const OF_LIMITS: [OfLimit; 7] = [
+const OF_LIMITS: [OfLimit; 8] = [
     ("limit", "The rate of all boxes together", |limit| limit.limit_bps),
     ("safe", "This box's safe share", |limit| limit.safe_bps),
     ("lent", "What others have of this box's safe share", |limit| {
@@ -29,6 +29,7 @@ const OF_LIMITS: [OfLimit; 7] = [
         limit.claimed_bps
     }),
     ("in_force", "What this box enforces", |limit| limit.in_force_bps),
+    ("sum", "What all boxes enforce together, as far as this one knows", |limit| limit.sum_bps),
     ("sent", "What this box sends", |limit| limit.sent_bps),
 ];
 
@@ -66,6 +67,16 @@ pub fn exposition(shown: &Shown) -> String {
         let _ = writeln!(
             text,
             "narrows_fleet_agent_box_heard{{fleet=\"{fleet}\",box=\"{name}\"}} {heard}"
+        );
+    }
+    let help = "What is left of the lease of what was borrowed from a box";
+    head(&mut text, "box_lease_left_seconds", "gauge", help);
+    for member in &shown.view.boxes {
+        let Some(left_ms) = member.lease_left_ms else { continue };
+        let (name, seconds) = (label(&member.name), left_ms as f64 / 1e3);
+        let _ = writeln!(
+            text,
+            "narrows_fleet_agent_box_lease_left_seconds{{fleet=\"{fleet}\",box=\"{name}\"}} {seconds}"
         );
     }
     let limits = &shown.view.limits;

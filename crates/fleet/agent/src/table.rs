@@ -1,10 +1,10 @@
 //! What an agent shows, for people.
 
-use crate::shown::Shown;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Row, Table};
 use narrows_escape::line;
-use narrows_lending::{BoxView, LimitView, Part, SharerView};
+use narrows_snapshot::fleet_agent::Shown;
+use narrows_snapshot::fleet_agent::{BoxView, LimitView, Part, SharerView};
 use std::fmt::{self, Display};
 
 /// The most events that are shown.

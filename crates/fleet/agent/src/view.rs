@@ -1,17 +1,17 @@
 //! The agent's own socket, at which it says what it knows.
 //!
-//! A connection carries one word, `show` or `metrics`, and an answer until its end: a line of JSON,
-//! or Prometheus' text; or `forget` and names of boxes, and [`DONE`] or why not. The socket is its
-//! owner's; the peer is checked, too.
+//! A connection carries one question, and an answer until its end: `show`, or `busiest` and how many
+//! rows at most, and a line of JSON; `metrics`, and Prometheus' text; or `forget` and names of boxes,
+//! and [`DONE`] or why not. The socket is its owner's; the peer is checked, too.
 //!
 //! Non-goals: changing what is configured, remote access.
 
 use crate::name::Name;
-use narrows_control::place;
+use narrows_control::{fleet_agent, place};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use std::fs::Permissions;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,6 @@ const ASK_TIME: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// The most connections at a time.
 const CONNECTIONS_MAX: usize = 8;
-/// The most bytes of an answer that are read.
-const ANSWER_MAX: u64 = 256 << 20;
-/// The socket's name beside those of instances, which it must not look like.
-const FILE: &str = "fleet.view";
 
 /// The most bytes of a question: the names of as many boxes as an agent may claim shares of.
 const QUESTION_MAX: u64 = 20_000;
@@ -41,6 +37,9 @@ pub const DONE: &str = "done\n";
 pub enum Subject {
     /// Everything, as JSON.
     Show,
+    /// The same, but of the limits only those of which all boxes send most, with so many boxes
+    /// between them.
+    Busiest(usize),
     /// Numbers, as Prometheus' text.
     Metrics,
     /// These boxes are off.
@@ -52,6 +51,7 @@ impl Subject {
     fn words(&self) -> String {
         match self {
             Self::Show => "show".to_owned(),
+            Self::Busiest(rows) => format!("{} {rows}", fleet_agent::BUSIEST),
             Self::Metrics => "metrics".to_owned(),
             Self::Forget(boxes) => format!("forget {}", boxes.join(" ")),
         }
@@ -62,11 +62,14 @@ impl Subject {
         match words {
             "show" => Some(Self::Show),
             "metrics" => Some(Self::Metrics),
-            _ => {
-                let boxes = words.strip_prefix("forget ")?.split(' ');
-                let boxes = boxes.map(|name| name.parse::<Name>().ok().map(|it| it.to_string()));
-                Some(Self::Forget(boxes.collect::<Option<_>>()?))
-            }
+            _ => match words.split_once(' ')? {
+                (fleet_agent::BUSIEST, rows) => rows.parse().ok().map(Self::Busiest),
+                ("forget", boxes) => {
+                    let name = |name: &str| Some(name.parse::<Name>().ok()?.to_string());
+                    Some(Self::Forget(boxes.split(' ').map(name).collect::<Option<_>>()?))
+                }
+                _ => None,
+            },
         }
     }
 }
@@ -113,7 +116,7 @@ pub enum ViewError {
 /// If `/proc` does not tell which namespace this is.
 pub fn path() -> Result<PathBuf, ViewError> {
     let failed = |source| ViewError::Listen { path: place::RUN_DIR.into(), source };
-    Ok(place::folder().map_err(failed)?.join(FILE))
+    fleet_agent::path().map_err(failed)
 }
 
 /// The socket of a running agent, which goes away with it.
@@ -209,14 +212,6 @@ async fn converse(
 /// # Errors
 /// If none answers.
 pub fn ask(path: &Path, subject: Subject) -> Result<String, ViewError> {
-    let converse = || {
-        let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(ANSWER_TIME))?;
-        stream.write_all(subject.words().as_bytes())?;
-        stream.shutdown(std::net::Shutdown::Write)?;
-        let mut text = String::new();
-        stream.take(ANSWER_MAX).read_to_string(&mut text)?;
-        if text.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(text) }
-    };
-    converse().map_err(|source| ViewError::NoAgent { path: path.to_owned(), source })
+    fleet_agent::ask(path, &subject.words(), ANSWER_TIME)
+        .map_err(|source| ViewError::NoAgent { path: path.to_owned(), source })
 }

@@ -1,10 +1,10 @@
 //! The agent's own socket, and what is shown of what it says.
 
 use narrows_fleet::metrics::{LIMITS_MAX, exposition};
-use narrows_fleet::shown::{Past, Shown, Traffic};
 use narrows_fleet::table::Text;
 use narrows_fleet::view::{Question, Subject, View, ViewError, ask};
-use narrows_lending::{BoxView, FleetView, LimitView, Part, SharerView};
+use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, Part, SharerView};
+use narrows_snapshot::fleet_agent::{Past, Shown, Traffic};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -42,13 +42,21 @@ fn a_question_has_its_answer_and_anything_else_has_none() {
     serving(&path, move || {
         assert_eq!(ask(&at, Subject::Show).unwrap(), "Show\n");
         assert_eq!(ask(&at, Subject::Metrics).unwrap(), "Metrics\n");
+        assert_eq!(ask(&at, Subject::Busiest(50)).unwrap(), "Busiest(50)\n");
         let off = Subject::Forget(vec!["b".into(), "c".into()]);
         assert_eq!(ask(&at, off).unwrap(), "Forget([\"b\", \"c\"])\n");
         let mode = std::fs::metadata(&at).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        for nonsense in
-            [&b"shut down"[..], b"", b"show\n", b"forget", b"forget a  b", &[0xff; 4_096]]
-        {
+        for nonsense in [
+            &b"shut down"[..],
+            b"",
+            b"show\n",
+            b"forget",
+            b"forget a  b",
+            b"busiest",
+            b"busiest -1",
+            &[0xff; 4_096],
+        ] {
             let mut stream = UnixStream::connect(&at).unwrap();
             // It may have hung up already.
             let _ = stream.write_all(nonsense);
@@ -120,7 +128,7 @@ fn shown(limits: Vec<LimitView>) -> Shown {
         connected_through: Some("a (10.0.0.1)".into()),
         instance_trouble: None,
         traffic: Traffic { turns: 7, ..Traffic::default() },
-        view: FleetView { me: "a".into(), boxes: boxes.collect(), limits },
+        view: FleetView { me: "a".into(), boxes: boxes.collect(), limits, limits_left_out: 0 },
         events: vec![Past { ms_ago: 63_000, what: "c is silent".into() }],
     }
 }
@@ -175,6 +183,11 @@ fn metrics_are_bounded_and_say_what_they_leave_out() {
     let name = "narrows_fleet_agent_borrowed_bits_per_second{";
     assert_eq!(text.matches(name).count(), LIMITS_MAX);
     assert!(text.contains("narrows_fleet_agent_limits_left_out{fleet=\"edge\"} 3\n"));
+    let sum = "narrows_fleet_agent_sum_bits_per_second{fleet=\"edge\",limit=\"limit 7\",";
+    assert!(text.contains(sum), "{text}");
+    let lease = "narrows_fleet_agent_box_lease_left_seconds{fleet=\"edge\",box=\"b\"} 1.9\n";
+    assert_eq!(text.matches("box_lease_left_seconds{").count(), 1);
+    assert!(text.contains(lease));
     assert!(text.contains("narrows_fleet_agent_box_heard{fleet=\"edge\",box=\"b\"} 1\n"));
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (_, value) = line.rsplit_once(' ').unwrap();

@@ -54,4 +54,3 @@ pub use message::MessageError;
 pub use settings::{
     INTERVAL_MIN_NS, INTERVALS_PER_LEASE, LEASE_MAX_NS, Member, Settings, SettingsError,
 };
-pub use view::{BoxView, FleetView, LimitView, Part, SharerView};

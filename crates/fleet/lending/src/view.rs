@@ -2,100 +2,46 @@
 
 use crate::agent::Agent;
 use crate::limit::Limit;
-use serde::{Deserialize, Serialize};
-
-/// A fleet as one agent sees it. Rates are in bits per second.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct FleetView {
-    /// The name of this box.
-    pub me: String,
-    /// All boxes, in order of their names.
-    pub boxes: Vec<BoxView>,
-    /// The limits that this box shares, in order of their names.
-    pub limits: Vec<LimitView>,
-}
-
-/// A box.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct BoxView {
-    /// Its name.
-    pub name: String,
-    /// Whether it was heard within a lease. This box always is.
-    pub is_heard: bool,
-    /// How many milliseconds ago it was last heard; none if never.
-    pub heard_ms_ago: Option<u64>,
-    /// What is left of the lease of what this box borrowed from it, in milliseconds.
-    pub lease_left_ms: Option<u64>,
-    /// If an operator said here that it is off: `waits` until all others answered that they do not
-    /// claim its share, `claimed` while this box has it, `returns` while it is given back.
-    #[serde(default)]
-    pub off: Option<String>,
-}
-
-/// A shared limit.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct LimitView {
-    /// Its name.
-    pub name: String,
-    /// The port and the place where this box has it.
-    pub port: String,
-    /// A qdisc (`1:`) or a class (`1:10`).
-    pub at: String,
-    /// The rate of all boxes together: the smallest that a box has.
-    pub limit_bps: u64,
-    /// This box's safe share.
-    pub safe_bps: u64,
-    /// What this box has of the shares of boxes that are off.
-    #[serde(default)]
-    pub claimed_bps: u64,
-    /// Whether this box waits, since its start, until all others said that they do not claim its
-    /// share.
-    #[serde(default)]
-    pub is_held_back: bool,
-    /// What is in force here.
-    pub in_force_bps: u64,
-    /// What was sent here, lately.
-    pub sent_bps: u64,
-    /// To whom how much is lent.
-    pub lent: Vec<Part>,
-    /// From whom how much is borrowed.
-    pub borrowed: Vec<Part>,
-    /// What each box that shares it said last.
-    pub boxes: Vec<SharerView>,
-    /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares
-    /// of those that are silent.
-    pub sum_bps: u64,
-}
-
-/// A part that one box has of another's share.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Part {
-    /// The other box.
-    pub name: String,
-    /// How much.
-    pub bps: u64,
-}
-
-/// What a box said of a limit.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SharerView {
-    /// The box.
-    pub name: String,
-    /// Whether it is heard.
-    pub is_heard: bool,
-    /// Its demand; none if the limit holds it back, so that its demand is unknown.
-    pub demand_bps: Option<u64>,
-    /// The share that it should have, as this box computes it; none if it is silent.
-    pub share_bps: Option<u64>,
-    /// What is in force there.
-    pub in_force_bps: u64,
-    /// What was sent there.
-    pub sent_bps: u64,
-}
+use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, Part, SharerView};
 
 impl Agent {
     /// What can be seen at `now`.
     pub fn view(&self, now: u64) -> FleetView {
+        self.view_of(now, self.shared().collect(), 0)
+    }
+
+    /// The same, with only the limits of which all boxes together send most, and so many of them
+    /// that they have at most `rows` boxes between them. One is always there.
+    pub fn view_of_busiest(&self, now: u64, rows: usize) -> FleetView {
+        let sent = |limit: &Limit| {
+            let each = limit.known.iter().map(|(_, known)| known.said.sent_bps);
+            each.fold(0, u64::saturating_add)
+        };
+        let mut all: Vec<(u64, &str, &Limit)> =
+            self.shared().map(|(name, limit)| (sent(limit), name, limit)).collect();
+        all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let count = all.len();
+        let mut left = rows;
+        let mut busiest = Vec::new();
+        for (_, name, limit) in all {
+            let boxes = limit.known.len();
+            if boxes > left && !busiest.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(boxes);
+            busiest.push((name, limit));
+        }
+        let left_out = count - busiest.len();
+        self.view_of(now, busiest, left_out)
+    }
+
+    /// The limits that this box has.
+    fn shared(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        let limits = self.limits.iter().map(|(name, limit)| (name.as_str(), limit));
+        limits.filter(|(_, limit)| limit.own.is_some())
+    }
+
+    fn view_of(&self, now: u64, limits: Vec<(&str, &Limit)>, limits_left_out: usize) -> FleetView {
         let boxes = self.peers.iter().enumerate().map(|(index, peer)| {
             let is_me = index == self.me;
             let ms_since = |time: u64| now.saturating_sub(time) / 1_000_000;
@@ -110,10 +56,15 @@ impl Agent {
                 off: self.claims.get(index).map(|held| held.stage.word().to_owned()),
             }
         });
+        let me = self.settings.me.clone();
+        FleetView { me, boxes: boxes.collect(), limits: self.limit_views(limits), limits_left_out }
+    }
+
+    fn limit_views(&self, limits: Vec<(&str, &Limit)>) -> Vec<LimitView> {
         let mut limits: Vec<LimitView> =
-            self.limits.iter().filter_map(|(name, limit)| self.limit_view(name, limit)).collect();
+            limits.iter().filter_map(|(name, limit)| self.limit_view(name, limit)).collect();
         limits.sort_by(|a, b| a.name.cmp(&b.name));
-        FleetView { me: self.settings.me.clone(), boxes: boxes.collect(), limits }
+        limits
     }
 
     fn limit_view(&self, name: &str, limit: &Limit) -> Option<LimitView> {

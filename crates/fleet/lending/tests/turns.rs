@@ -119,3 +119,34 @@ fn strangers_and_garbage_change_nothing() {
     assert_eq!(events.len(), 4, "{events:?}");
     assert!(agent.view(MS).boxes.iter().all(|other| other.name == "a" || !other.is_heard));
 }
+
+#[test]
+fn a_view_of_the_busiest_has_what_is_sent_most_and_says_how_many_more_there_are() {
+    let mut agent = agent("a", 1);
+    for turn in 1..100u64 {
+        let now_ns = turn * 50 * MS;
+        let order = agent.order(now_ns);
+        let limit = |(name, mbit): (&str, u64)| SharedLimit {
+            name: name.into(),
+            limit_bps: 100 * MBIT,
+            safe_bps: 50 * MBIT,
+            in_force_bps: 50 * MBIT,
+            sent_bytes: turn * mbit * MBIT / 8 / 20,
+            ..SharedLimit::default()
+        };
+        let limits = [("idle", 0), ("most", 40), ("much", 20)].map(limit).to_vec();
+        let (deadline_ns, gone) = (order.deadline_ns, Vec::new());
+        agent.answered(now_ns, &FleetFacts { now_ns, deadline_ns, cursor: turn, limits, gone });
+    }
+    let seen = |rows: usize| {
+        let view = agent.view_of_busiest(5_000 * MS, rows);
+        let names: Vec<String> = view.limits.into_iter().map(|limit| limit.name).collect();
+        (names.join(" "), view.limits_left_out)
+    };
+    // Each has one row: no other box has said anything.
+    assert_eq!(seen(0), ("most".to_owned(), 2));
+    assert_eq!(seen(1), ("most".to_owned(), 2));
+    assert_eq!(seen(2), ("most much".to_owned(), 1));
+    assert_eq!(seen(1_000), ("idle most much".to_owned(), 0));
+    assert_eq!(agent.view(5_000 * MS), agent.view_of_busiest(5_000 * MS, 1_000));
+}

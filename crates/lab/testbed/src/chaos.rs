@@ -15,7 +15,8 @@
 //! The harness trusts its own senders and receivers and the kernel's devices. From Narrows' own
 //! output it takes only the counts of drops, and those must balance with everything else.
 //!
-//! A [`balancer`] has a run of its own, since its packets leave where they came in.
+//! A [`balancer`] has a run of its own, since its packets leave where they came in, and so has a
+//! [`fleet`], which is several boxes.
 //!
 //! Non-goals: faults of the network itself (a lossy wire, reordering before Narrows), and load at
 //! line rate: with sender, shaper and receiver on the same cores, `narrows bench` measures speed.
@@ -24,6 +25,7 @@ pub mod balancer;
 mod books;
 mod epoch;
 mod fault;
+pub mod fleet;
 mod forwarding;
 mod frame;
 mod limit;

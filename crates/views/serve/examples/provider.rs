@@ -15,9 +15,10 @@
 use compact_str::{CompactString, format_compact};
 use narrows_control::{Client, ControlError, NamesFile};
 use narrows_serve::Options;
+use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, SharerView, Shown};
 use narrows_snapshot::{
-    Class, ClassStats, Delays, Figures, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip,
-    RoundTrips, Snapshot, Worker,
+    Class, ClassStats, Delays, Figures, FleetStanding, Heaviest, Heavy, Losses, Port, Qdisc, Queue,
+    RoundTrip, RoundTrips, Snapshot, Worker,
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -269,7 +270,49 @@ impl Provider {
             ports,
             workers: (0..4).map(worker).collect(),
             events: first.into_iter().chain(events).collect(),
+            fleet: vec![FleetStanding { name: "transit".into(), ..FleetStanding::default() }],
+            fleet_agent: Some(Box::new(self.fleet())),
             ..Snapshot::default()
+        }
+    }
+
+    /// Three boxes with one limit: one lends, and one has been silent since the start.
+    fn fleet(&self) -> Shown {
+        let names = ["north", "east", "west"];
+        let member = |(number, name): (u64, &&str)| BoxView {
+            name: (*name).into(),
+            is_heard: number < 2,
+            heard_ms_ago: Some([0, 30, self.seconds * 1_000][number as usize]),
+            lease_left_ms: (number == 1).then_some(1_970),
+            off: None,
+        };
+        let sharer = |(number, name): (u64, &&str)| SharerView {
+            name: (*name).into(),
+            is_heard: number < 2,
+            demand_bps: (number > 0).then_some(40_000_000),
+            share_bps: (number < 2).then_some([560_000_000, 40_000_000][number as usize % 2]),
+            in_force_bps: [560_000_000, 40_000_000, 300_000_000][number as usize],
+            sent_bps: [540_000_000, 30_000_000, 0][number as usize],
+        };
+        let limit = LimitView {
+            name: "transit".into(),
+            limit_bps: 900_000_000,
+            safe_bps: 300_000_000,
+            in_force_bps: 560_000_000,
+            boxes: (0..).zip(&names).map(sharer).collect(),
+            sum_bps: 900_000_000,
+            ..LimitView::default()
+        };
+        Shown {
+            fleet: "edge".into(),
+            connected_through: Some("north".into()),
+            view: FleetView {
+                me: "north".into(),
+                boxes: (0..).zip(&names).map(member).collect(),
+                limits: vec![limit],
+                limits_left_out: 0,
+            },
+            ..Shown::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::history::{self, History, Key};
 use crate::metrics::Sample;
 use crate::view::{Addresses, EventList, Gone, Heat, Model, column};
 use crate::watch::Watch;
-use narrows_control::{Answer, Client, NamesFile, Request};
+use narrows_control::{Answer, Client, NamesFile, Request, fleet_agent};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -158,7 +158,8 @@ pub(crate) fn ask(dev: Option<&str>, with_policy: bool) -> Result<Heard, Gone> {
     let found = Client::find(dev)?;
     match &found[..] {
         [only] => {
-            let snapshot = only.snapshot(true)?;
+            let mut snapshot = only.snapshot(true)?;
+            fleet_agent::add_to(&mut snapshot);
             let policy = if with_policy { self::policy(only) } else { None };
             Ok(Heard { snapshot, policy })
         }

@@ -143,6 +143,10 @@ impl App {
                 }
                 self.mode = Mode::Table;
             }
+            KeyCode::Char('0') => {
+                self.view = View::Fleet;
+                self.mode = Mode::Table;
+            }
             KeyCode::Char('b') => self.turn_both(),
             KeyCode::Char('f') => self.turn_flat(),
             KeyCode::Left | KeyCode::Char('-') if mode == Mode::Table => self.fold(true),

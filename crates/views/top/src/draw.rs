@@ -29,7 +29,7 @@ pub fn draw(app: &App, frame: &mut Frame, look: Look) {
     let header = text::header(app, look, PORT_BARS + width.saturating_sub(WIDTH));
     let mut screen = Screen { frame, area: all };
     header.into_iter().for_each(|line| screen.add(line));
-    screen.add(tabs(app.view(), look));
+    screen.add(tabs(app.view(), width, look));
     // The last line is for the keys.
     screen.area.height = screen.area.height.saturating_sub(1);
     let mut position = String::new();
@@ -94,18 +94,25 @@ impl Screen<'_, '_> {
     }
 }
 
-fn tabs(shown: View, look: Look) -> Line<'static> {
-    let mut line = Line::default();
-    let tabs = View::ALL.into_iter().filter(|view| view.tab() == *view);
-    for (number, view) in tabs.enumerate() {
-        let style = if view == shown.tab() { look.selected() } else { look.heading() };
-        let view = if view == shown.tab() { shown } else { view };
-        if number > 0 {
-            line.push_span(" ");
+/// The names of the views with their keys; on a screen of [`WIDTH`] close together.
+fn tabs(shown: View, width: usize, look: Look) -> Line<'static> {
+    let with_gap = |gap: &str| {
+        let mut line = Line::default();
+        let tabs = View::ALL.into_iter().filter(|view| view.tab() == *view);
+        for (number, view) in tabs.enumerate() {
+            let style = if view == shown.tab() { look.selected() } else { look.heading() };
+            let view = if view == shown.tab() { shown } else { view };
+            if number > 0 {
+                line.push_span(" ");
+            }
+            // The key of the tenth is 0.
+            let key = (number + 1) % 10;
+            line.push_span(Span::styled(format!("{key}{gap}{}", view.name()), style));
         }
-        line.push_span(Span::styled(format!("{} {}", number + 1, view.name()), style));
-    }
-    line
+        line
+    };
+    let line = with_gap(" ");
+    if line.width() <= width { line } else { with_gap("") }
 }
 
 /// Draws the rows around the selected one. Where that is among all.

@@ -2,7 +2,7 @@
 
 use crate::TopError;
 use crate::app::Feed;
-use narrows_control::{Client, ControlError, NamesFile};
+use narrows_control::{Client, ControlError, NamesFile, fleet_agent};
 use narrows_snapshot::Snapshot;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -42,6 +42,7 @@ impl Source {
         let client = found.first().ok_or_else(|| ControlError::NoInstance(String::new()))?;
         let mut snapshot = client.snapshot(true)?;
         self.names.name(&mut snapshot);
+        fleet_agent::add_to(&mut snapshot);
         Ok(snapshot)
     }
 

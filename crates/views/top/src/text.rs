@@ -213,7 +213,7 @@ fn place(line: &mut String, number: usize, column: &Column, text: &str) {
 /// The help on keys.
 pub(crate) fn help() -> Vec<Line<'static>> {
     [
-        "1 to 9, Tab       the views that are named above the table",
+        "0 to 9, Tab       the views that are named above the table",
         "Up Down PgUp PgDn select a row; also j and k, Home and End",
         "Enter             details of the selected row; Esc goes back",
         "s                 sort by the next column; after the last, the instance's order",

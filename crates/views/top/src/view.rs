@@ -4,6 +4,7 @@ mod both;
 mod classes;
 mod drops;
 mod events;
+mod fleet;
 mod heaviest;
 mod qdiscs;
 mod queues;
@@ -37,6 +38,8 @@ pub enum View {
     Heaviest,
     /// Balanced services and their servers.
     Services,
+    /// Limits that a fleet of boxes shares.
+    Fleet,
     /// Both directions of each class in one row.
     Both,
 }
@@ -46,7 +49,7 @@ pub(crate) type Fact = (String, String);
 
 impl View {
     /// All views, in the order of their keys.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Queues,
         Self::Workers,
         Self::Classes,
@@ -56,6 +59,7 @@ impl View {
         Self::Events,
         Self::Heaviest,
         Self::Services,
+        Self::Fleet,
         Self::Both,
     ];
 
@@ -71,6 +75,7 @@ impl View {
             Self::Events => "events",
             Self::Heaviest => "hosts",
             Self::Services => "services",
+            Self::Fleet => "fleet",
             Self::Both => "both",
         }
     }
@@ -94,6 +99,7 @@ impl View {
             Self::Events => "nothing happened yet",
             Self::Heaviest => "no host sent anything in the last seconds",
             Self::Services => "no services: `narrows balance add` makes one at a host's port",
+            Self::Fleet => "no shared limits: none in the policy has `fleet NAME`",
         }
     }
 
@@ -108,6 +114,7 @@ impl View {
             Self::Events => events::table(now),
             Self::Heaviest => heaviest::table(now),
             Self::Services => services::table(now, change),
+            Self::Fleet => fleet::table(now),
             Self::Both => both::table(now, change),
         }
     }
@@ -139,6 +146,10 @@ impl View {
         ];
         const SERVICES: &[Charted] =
             &[Charted::new(5, "towards it", Unit::Rate), Charted::new(4, "packets", Unit::Packets)];
+        const FLEET: &[Charted] = &[
+            Charted::new(fleet::SENT, "sent", Unit::Rate),
+            Charted::new(fleet::FORCE, "in force", Unit::Rate),
+        ];
         const BOTH: &[Charted] = &[
             Charted::new(1, "sent A", Unit::Rate),
             Charted::new(5, "sent B", Unit::Rate),
@@ -155,6 +166,7 @@ impl View {
             Self::Events => &[],
             Self::Heaviest => HEAVIEST,
             Self::Services => SERVICES,
+            Self::Fleet => FLEET,
             Self::Both => BOTH,
         }
     }
@@ -174,6 +186,7 @@ impl View {
             Self::Tins => tins::details(now, key),
             Self::Heaviest => heaviest::details(now, key),
             Self::Services => services::details(now, key),
+            Self::Fleet => fleet::details(now, key),
             Self::Both => both::details(now, key),
             Self::Drops | Self::Events => Vec::new(),
         }

@@ -4,9 +4,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use narrows_balance::{
     Counts, Health, ListedForward, ListedServer, ListedService, ListedTunnel, Protocol,
 };
+use narrows_snapshot::fleet_agent::Shown;
 use narrows_snapshot::{
-    Class, Conservation, Delays, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip, Snapshot,
-    Worker,
+    Class, Conservation, Delays, FleetStanding, Heaviest, Heavy, Losses, Port, Qdisc, Queue,
+    RoundTrip, Snapshot, Worker,
 };
 use narrows_top::{App, Excerpt, Feed, Look, View, draw, once};
 use ratatui::Terminal;
@@ -492,6 +493,95 @@ fn services_have_their_servers_below_them() {
     assert_eq!(cells("10.0.0.2:443")[1..], ["Tunnel", "1", "0", "0", "0", "0", "DOWN"]);
 }
 
+/// What an agent in a fleet of three boxes says, one of which is silent.
+fn agent() -> Shown {
+    let sharer = |name: &str, demand: &str, in_force: u64, is_heard: bool| {
+        let share = if is_heard { "40000000" } else { "null" };
+        format!(
+            r#"{{"name":"{name}","is_heard":{is_heard},"demand_bps":{demand},"share_bps":{share},
+               "in_force_bps":{in_force},"sent_bps":10000000}}"#
+        )
+    };
+    let sharers = [
+        sharer("box1", "null", 40_000_000, true),
+        sharer("box2", "3000000", 20_000_000, true),
+        sharer("box3", "0", 30_000_000, false),
+    ];
+    let text = format!(
+        r#"{{"fleet":"edge","interval_ms":50,"lease_ms":2000,"connected_through":"box1",
+           "instance_trouble":null,"events":[],
+           "traffic":{{"messages_sent":0,"bytes_sent":0,"messages_dropped":0,"messages_received":0,
+             "bytes_received":0,"messages_malformed":0,"turns":1,"turns_failed":0}},
+           "view":{{"me":"box1","limits_left_out":3,"boxes":[
+             {{"name":"box1","is_heard":true,"heard_ms_ago":0,"lease_left_ms":null}},
+             {{"name":"box2","is_heard":true,"heard_ms_ago":30,"lease_left_ms":1970}},
+             {{"name":"box3","is_heard":false,"heard_ms_ago":61000,"lease_left_ms":null}}],
+           "limits":[{{"name":"line","port":"port-b","at":"1:","limit_bps":90000000,
+             "safe_bps":30000000,"in_force_bps":40000000,"sent_bps":10000000,"lent":[],
+             "borrowed":[{{"name":"box2","bps":10000000}}],"sum_bps":90000000,
+             "boxes":[{}]}}]}}}}"#,
+        sharers.join(",")
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+/// An application that has seen what this agent says of a shared limit.
+fn in_fleet(agent: Option<Shown>) -> App {
+    let standing = FleetStanding {
+        name: "line".into(),
+        in_force_bps: 30_000_000,
+        because: "alone".into(),
+        alone_s: Some(61.0),
+        ..FleetStanding::default()
+    };
+    let fleet_agent = agent.map(Box::new);
+    let mut app = App::new(View::Fleet);
+    feed(&mut app, Snapshot { fleet: vec![standing], fleet_agent, ..instance(2, 30) });
+    app
+}
+
+#[test]
+fn a_fleet_has_its_boxes_and_the_sum_of_each_limit_beside_it() {
+    let app = in_fleet(Some(agent()));
+    let cells = |name: &str| -> Vec<String> {
+        let line = line(&app, name);
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    assert!(line(&app, "fleet edge").ends_with(" PARTITION: 1 of 3 SILENT"));
+    assert!(line(&app, " ago").ends_with(" 30 ms ago, lease 1970 ms"));
+    assert!(line(&app, "SILENT for").starts_with(" box3"), "{}", line(&app, "SILENT for"));
+    // In force, sent and used: of all boxes.
+    assert_eq!(cells("line ")[1..], ["90.0M", "30.0M", "33", "%", "of", "90.0Mbit/s"]);
+    let held_back =
+        ["box1", "40.0M", "40.0M", "10.0M", "25", "%", "held", "back", "by", "its", "share"];
+    assert_eq!(cells("held back"), held_back);
+    assert_eq!(cells("3.00M")[..6], ["box2", "3.00M", "40.0M", "20.0M", "10.0M", "50"]);
+    line(&app, "SILENT: its safe share");
+    line(&app, "and 3 limits more");
+}
+
+#[test]
+fn the_details_of_a_shared_limit_say_from_whom_it_borrows() {
+    let mut app = in_fleet(Some(agent()));
+    press(&mut app, &[KeyCode::Down; 4]);
+    press(&mut app, &[KeyCode::Enter]);
+    line(&app, "limit line");
+    line(&app, "borrowed from box2: 10.0Mbit/s");
+}
+
+#[test]
+fn a_sum_above_the_limit_is_said() {
+    let mut agent = agent();
+    agent.view.limits[0].sum_bps += 1;
+    line(&in_fleet(Some(agent)), "ABOVE 90.0Mbit/s");
+}
+
+#[test]
+fn without_an_agent_there_is_what_the_instance_enforces() {
+    let said = line(&in_fleet(None), "line ");
+    assert!(said.contains("30.0M") && said.ends_with("NO AGENT for 1 min 1 s"), "{said}");
+}
+
 #[test]
 fn tab_and_digits_choose_views() {
     let mut app = app(View::Queues);
@@ -500,6 +590,8 @@ fn tab_and_digits_choose_views() {
     press(&mut app, &[KeyCode::BackTab, KeyCode::BackTab]);
     line(&app, "Both ways");
     press(&mut app, &[KeyCode::BackTab]);
+    line(&app, "no shared limits");
+    press(&mut app, &[KeyCode::BackTab]);
     line(&app, "Service, server");
     press(&mut app, &[KeyCode::BackTab]);
     line(&app, "Port, host, flow");
@@ -507,6 +599,10 @@ fn tab_and_digits_choose_views() {
     line(&app, "the bridge was mended");
     type_in(&mut app, "3");
     line(&app, "Borr/s");
+    type_in(&mut app, "0");
+    line(&app, "no shared limits");
+    let tabs = "1queues 2workers 3classes 4qdiscs 5tins 6drops 7events 8hosts 9services 0fleet";
+    assert_eq!(line(&app, "2workers"), tabs, "all of them at 80 columns");
 }
 
 #[test]

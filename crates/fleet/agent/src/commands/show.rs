@@ -2,10 +2,10 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use narrows_fleet::shown::Shown;
 use narrows_fleet::table::Text;
 use narrows_fleet::view::{Subject, ask};
 use narrows_program::output;
+use narrows_snapshot::fleet_agent::Shown;
 use std::path::PathBuf;
 
 /// Show what the running agent knows: the boxes, and each shared limit with what is lent, borrowed,

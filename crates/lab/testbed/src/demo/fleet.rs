@@ -11,23 +11,20 @@
 //!
 //! Non-goals: how fast it is; all of it shares the machine's cores. TCP.
 
-mod due;
 mod plot;
 mod report;
 
 pub use plot::svg;
 pub use report::{Report, Row};
 
-use crate::accounting::{self, Books};
-use crate::bed::{PORT_B, SERVER, SINK_MAC};
-use crate::fleet::{self, Fleet};
-use crate::flood::{Flood, Pace, Running};
+use crate::bed::{PORT_B, SERVER};
+use crate::fleet::site::Site;
+use crate::fleet::{self, Fleet, due};
+use crate::flood::Running;
 use crate::namespace::Namespace;
-use crate::narrows::Instance;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::together::Sampler;
-use crate::{Testbed, bed, frames};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -44,9 +41,6 @@ const QUEUE: u32 = 60_000;
 /// What a box with much to send offers, and one with little.
 const MUCH: f64 = 120e6;
 const LITTLE: f64 = 10e6;
-/// Frames of the load, in bytes, and its flows.
-const FRAME_BYTES: usize = 1_000;
-const FLOWS: std::ops::Range<u16> = 1_000..1_016;
 /// Queues of each box.
 const QUEUES: u32 = 2;
 /// The box that dies, and the one whose wire is cut.
@@ -176,48 +170,14 @@ struct Boxes {
     loads: Vec<Running>,
     fleet: Fleet,
     sites: Vec<Site>,
-    program: PathBuf,
     /// Packets that are missing at boxes that were killed since.
     unaccounted: u64,
 }
 
-/// A box between a client and a server.
-struct Site {
-    books: Books,
-    instance: Option<Instance>,
-    // Last, so that it is dropped after everything above.
-    bed: Testbed,
-}
-
-impl Site {
-    fn up(options: &Options) -> Result<Self> {
-        let bed = Testbed::up(QUEUES)?;
-        let mut site = Self { books: Books::open(&bed)?, instance: None, bed };
-        site.start(&options.program)?;
-        Ok(site)
-    }
-
-    fn start(&mut self, program: &std::path::Path) -> Result<()> {
-        // The bed is deleted with the demo, and what is not shaped would be measured.
-        let instance = Instance::start(&self.bed, program, &["--fail-closed"])?;
-        instance.tc(&tbf())?;
-        self.books = Books::open(&self.bed)?;
-        self.instance = Some(instance);
-        Ok(())
-    }
-
-    /// Packets that are missing, once nothing comes any more.
-    fn unaccounted(&mut self) -> Result<u64> {
-        let Some(instance) = &self.instance else { return Ok(0) };
-        let devices = self.books.settle()?;
-        let [forth, _] = accounting::directions(&devices, &instance.show()?)?;
-        Ok(forth.unaccounted().unsigned_abs())
-    }
-}
-
 impl Boxes {
     fn up(options: &Options) -> Result<Self> {
-        let sites = (0..BOXES).map(|_| Site::up(options)).collect::<Result<Vec<_>>>()?;
+        let site = |_| Site::up(options.program.clone(), QUEUES, &tbf());
+        let sites = (0..BOXES).map(site).collect::<Result<Vec<_>>>()?;
         let shapers = sites.iter().map(|site| site.bed.shaper().clone()).collect();
         let mut fleet = Fleet::over(&options.agent, shapers)?;
         (0..BOXES).try_for_each(|number| fleet.start_agent(number))?;
@@ -225,8 +185,7 @@ impl Boxes {
             sites.iter().map(|site| (site.bed.server(), SERVER)).collect();
         sleep(BEGINNING);
         let sampler = Sampler::over(&ends)?;
-        let program = options.program.clone();
-        Ok(Self { sampler, loads: Vec::new(), fleet, sites, program, unaccounted: 0 })
+        Ok(Self { sampler, loads: Vec::new(), fleet, sites, unaccounted: 0 })
     }
 
     fn phase(&mut self, phase: &Phase, time: Duration) -> Result<Row> {
@@ -237,12 +196,13 @@ impl Boxes {
         let from = self.sampler.now();
         for (site, bits) in self.sites.iter().zip(phase.loads) {
             if bits > 0.0 {
-                self.loads.push(flood(&site.bed, bits, time + SPARE)?);
+                self.loads.push(site.flood(bits, time + SPARE)?);
             }
         }
         sleep(time);
         let to = self.sampler.now();
         let due = due::shares(&phase.loads, &phase.heard, SAFE);
+        let due = std::array::from_fn(|number| due[number]);
         let is_upset = phase.event != Event::Nothing;
         Ok(Row::new(phase.name, due, is_upset, &self.sampler.samples(), [from, to]))
     }
@@ -252,13 +212,13 @@ impl Boxes {
             Event::Nothing => Ok(()),
             Event::Kill => {
                 let site = &mut self.sites[KILLED];
-                self.unaccounted += site.unaccounted()?;
-                site.instance.take().context("it runs")?.kill()?;
+                self.unaccounted += site.unaccounted()?.unsigned_abs();
+                site.kill()?;
                 self.fleet.kill_agent(KILLED)?;
                 self.fleet.kill_server(KILLED)
             }
             Event::Return => {
-                self.sites[KILLED].start(&self.program)?;
+                self.sites[KILLED].start()?;
                 self.fleet.start_server(KILLED)?;
                 self.fleet.start_agent(KILLED)
             }
@@ -274,14 +234,8 @@ impl Boxes {
         }
         let mut sum = self.unaccounted;
         for site in &mut self.sites {
-            sum += site.unaccounted()?;
+            sum += site.unaccounted()?.unsigned_abs();
         }
         Ok(sum)
     }
-}
-
-fn flood(bed: &Testbed, bits: f64, limit: Duration) -> Result<Running> {
-    let ports: Vec<u16> = FLOWS.collect();
-    let frames = frames::udp_flows(&ports, SINK_MAC, FRAME_BYTES)?;
-    Flood { frames, pace: Pace::Bits(bits), limit, core: None }.start(bed.client(), bed::CLIENT)
 }

@@ -1,7 +1,8 @@
 //! What several devices receive, over time: each alone, and all together.
 //!
 //! One thread reads the counters of all of them, one after the other, each few milliseconds. A
-//! reading of all takes a fraction of a millisecond, which is what their sum is uncertain by.
+//! reading of all takes a fraction of a millisecond, which is what their sum is uncertain by. One
+//! during which the machine stood still says nothing of a sum, and is left out.
 
 use crate::background::Background;
 use crate::counters::Counters;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How often they are read.
 const EVERY: Duration = Duration::from_millis(4);
+/// How long a reading of all of them may take.
+const AT_ONCE: Duration = Duration::from_millis(2);
 
 /// The bytes that each device has received until a time.
 #[derive(Clone, Debug)]
@@ -56,9 +59,10 @@ impl Sampler {
                     .iter_mut()
                     .map(|counters| Ok(counters.read()?.rx_bytes))
                     .collect::<Result<_>>()?;
-                let mut readings = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                readings.push(Reading { at, bytes });
-                drop(readings);
+                if began.elapsed() - at <= AT_ONCE {
+                    let mut readings = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    readings.push(Reading { at, bytes });
+                }
                 sleep(EVERY);
             }
             Ok(())
@@ -76,11 +80,23 @@ impl Sampler {
         Samples(self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// The rates of all devices in the last `window`, in bits per second.
+    /// The rates of all devices in the last `window`, in bits per second; none if nothing could be
+    /// read.
     pub fn rates(&self, window: Duration) -> Vec<f64> {
         let now = self.now();
-        self.samples().rates(now.saturating_sub(window), now)
+        let readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        rates(&readings, now.saturating_sub(window), now)
     }
+}
+
+/// The rates of all devices from `from` to `to`, in bits per second; none without two readings there.
+fn rates(readings: &[Reading], from: Duration, to: Duration) -> Vec<f64> {
+    let within = &readings[readings.partition_point(|reading| reading.at < from)..];
+    let within = &within[..within.partition_point(|reading| reading.at <= to)];
+    let [first, .., last] = within else { return Vec::new() };
+    let seconds = last.at.saturating_sub(first.at).as_secs_f64().max(1e-9);
+    let bits = |(end, begin): (&u64, &u64)| end.saturating_sub(*begin) as f64 * 8.0;
+    last.bytes.iter().zip(&first.bytes).map(|pair| bits(pair) / seconds).collect()
 }
 
 /// What was read.
@@ -88,14 +104,10 @@ impl Sampler {
 pub struct Samples(Vec<Reading>);
 
 impl Samples {
-    /// The rates of all devices from `from` to `to`, in bits per second.
+    /// The rates of all devices from `from` to `to`, in bits per second; none without two readings
+    /// there.
     pub fn rates(&self, from: Duration, to: Duration) -> Vec<f64> {
-        let first = self.0.iter().find(|reading| reading.at >= from);
-        let last = self.0.iter().rfind(|reading| reading.at <= to);
-        let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
-        let seconds = last.at.saturating_sub(first.at).as_secs_f64().max(1e-9);
-        let bits = |(end, begin): (&u64, &u64)| end.saturating_sub(*begin) as f64 * 8.0;
-        last.bytes.iter().zip(&first.bytes).map(|pair| bits(pair) / seconds).collect()
+        rates(&self.0, from, to)
     }
 
     /// The rates of all devices in steps of `step`, each with the time of its middle in seconds.
@@ -157,6 +169,7 @@ mod tests {
     fn rates_are_of_each_device() {
         let ms = Duration::from_millis;
         assert_eq!(samples().rates(ms(100), ms(300)), [8_000.0, 8_000.0]);
+        assert!(samples().rates(ms(101), ms(107)).is_empty(), "one reading is no rate");
         let series = samples().series(ms(200));
         assert_eq!(series.len(), 5);
         assert_eq!(series[0], (0.1, vec![8_000.0, 8_000.0]));

@@ -7,6 +7,9 @@
 //! Principles: as with a [bed](crate::bed), *nothing outlives its owner*. A server or an agent can
 //! be killed and started again, and a wire can be cut ([`Wires::set`]).
 
+pub(crate) mod due;
+pub(crate) mod site;
+
 use crate::collect::Collector;
 use crate::folder::Folder;
 use crate::guard::Guard;
@@ -192,6 +195,12 @@ impl Fleet {
     pub fn kill_agent(&mut self, number: usize) -> Result<()> {
         let mut running = self.agents[number].take().context("it runs")?;
         running.process.stop(Signal::SIGKILL).map(drop)
+    }
+
+    /// Stops the agent of the box `number` where it is, or lets it go on.
+    pub fn freeze_agent(&mut self, number: usize, is_frozen: bool) -> Result<()> {
+        let running = self.agents[number].as_mut().context("it runs")?;
+        running.process.signal(if is_frozen { Signal::SIGSTOP } else { Signal::SIGCONT })
     }
 
     /// Asks the agent of the box `number` to end. Returns whether it did so without an error, and

@@ -52,6 +52,7 @@ impl Instance {
             workers: report.workers,
             services: Vec::new(),
             fleet: self.fleet.standing(STANDING_MAX),
+            fleet_agent: None,
             conservation: Conservation {
                 received: paths.rx_packets,
                 copied: paths.copied,

@@ -3,13 +3,17 @@
 use super::detail::Flow;
 use super::{EventList, Model};
 use narrows_balance::ListedService;
+use narrows_snapshot::fleet_agent::{LimitView, Shown};
 use narrows_snapshot::{Conservation, Finding, FleetStanding, Port, Worker};
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// How many events, flows and services.
 const EVENTS_MAX: usize = 200;
 const FLOWS_MAX: usize = 40;
 const SERVICES_MAX: usize = 50;
+/// How many rows of a fleet: the boxes of all its limits.
+const FLEET_ROWS_MAX: usize = 200;
 
 /// A port as it is attached, and what was lost there.
 #[derive(Debug, Serialize)]
@@ -56,6 +60,26 @@ struct Balance<'a> {
     is_exact: bool,
 }
 
+/// What the fleet's agent says, with the limits of which all boxes send most, the most first.
+fn busiest(shown: &Shown) -> Shown {
+    let sent = |limit: &LimitView| {
+        let each = limit.boxes.iter().map(|sharer| sharer.sent_bps);
+        Reverse(each.fold(0, u64::saturating_add))
+    };
+    let mut shown = shown.clone();
+    let view = &mut shown.view;
+    view.limits.sort_by_cached_key(sent);
+    let mut rows = 0;
+    let fits = |limit: &&LimitView| {
+        rows += limit.boxes.len();
+        rows <= FLEET_ROWS_MAX
+    };
+    let kept = view.limits.iter().take_while(fits).count().max(1).min(view.limits.len());
+    view.limits_left_out += view.limits.len() - kept;
+    view.limits.truncate(kept);
+    shown
+}
+
 /// The screen of the box.
 #[derive(Debug)]
 pub(crate) struct Equipment<'a>(pub(crate) &'a Model);
@@ -72,6 +96,7 @@ impl Equipment<'_> {
         let findings: Vec<&Finding> = now.findings.iter().collect();
         let services: Vec<&ListedService> = now.services.iter().take(SERVICES_MAX).collect();
         let fleet: Vec<&FleetStanding> = now.fleet.iter().take(SERVICES_MAX).collect();
+        let fleet_agent = now.fleet_agent.as_deref().map(busiest);
         let books = &now.conservation;
         let balance = Balance { books, is_exact: books.unaccounted == 0 };
         Ok(vec![
@@ -82,6 +107,7 @@ impl Equipment<'_> {
             ("findings", serde_json::to_string(&findings)?),
             ("services", serde_json::to_string(&services)?),
             ("fleet", serde_json::to_string(&fleet)?),
+            ("fleet_agent", serde_json::to_string(&fleet_agent)?),
             ("flows", self.flows()?),
             ("events", serde_json::to_string(&events.latest(EVENTS_MAX))?),
         ])
@@ -94,5 +120,32 @@ impl Equipment<'_> {
             .take(FLOWS_MAX)
             .collect();
         serde_json::to_string(&flows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_snapshot::fleet_agent::{FleetView, SharerView};
+
+    #[test]
+    fn the_busiest_limits_of_a_fleet_are_shown_with_a_bounded_number_of_boxes() {
+        let limit = |number: u64| LimitView {
+            name: number.to_string(),
+            boxes: vec![SharerView { sent_bps: number, ..SharerView::default() }; 60],
+            ..LimitView::default()
+        };
+        let view = FleetView { limits: (0..5).map(limit).collect(), ..FleetView::default() };
+        let kept = |view: FleetView| {
+            let view = busiest(&Shown { view, ..Shown::default() }).view;
+            let names = view.limits.into_iter().map(|limit| limit.name);
+            (names.collect::<Vec<_>>().join(" "), view.limits_left_out)
+        };
+        assert_eq!(kept(view), ("4 3 2".to_owned(), 2));
+        let mut large = limit(7);
+        large.boxes.resize(1_000, SharerView::default());
+        let view = FleetView { limits: vec![large], ..FleetView::default() };
+        assert_eq!(kept(view), ("7".to_owned(), 0));
+        assert_eq!(kept(FleetView::default()), (String::new(), 0));
     }
 }

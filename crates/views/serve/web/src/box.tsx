@@ -1,5 +1,6 @@
 // The box itself.
 import { useRef } from "preact/hooks";
+import { Fleet } from "./fleet";
 import { bits, count, percent, perSecond, plural, scaled } from "./format";
 import { useScreen } from "./live";
 import { Events, Section, Table } from "./parts";
@@ -41,6 +42,7 @@ export function Box() {
       <Queues ports={is.ports} was={was?.ports} seconds={seconds} />
       {is.balance && <Books balance={is.balance} />}
       <Losses ports={is.ports} was={was?.ports} seconds={seconds} />
+      {(is.fleet ?? []).length > 0 && <Fleet agent={is.fleet_agent ?? null} standing={is.fleet ?? []} />}
       {(is.services ?? []).length > 0 && <Services services={is.services ?? []} />}
       <Section title="Findings of narrows doctor at the start" class="wide">
         <Table text label="Findings" none="Nothing to mend." heads={["subject", "severity", "finding", "what to type"]}

@@ -241,6 +241,47 @@ export interface Service {
   }[];
 }
 
+/** A shared limit as the instance knows it. */
+export interface FleetStanding {
+  name: string;
+  limit_bps: number;
+  safe_bps: number;
+  in_force_bps: number;
+  because: string;
+  alone_s?: number;
+}
+
+export interface FleetBox {
+  name: string;
+  is_heard: boolean;
+  heard_ms_ago: number | null;
+  lease_left_ms: number | null;
+  off: string | null;
+}
+
+/** A shared limit as the fleet's agent knows it: of all boxes. */
+export interface FleetLimit {
+  name: string;
+  limit_bps: number;
+  sum_bps: number;
+  is_held_back: boolean;
+  boxes: {
+    name: string;
+    is_heard: boolean;
+    demand_bps: number | null;
+    share_bps: number | null;
+    in_force_bps: number;
+    sent_bps: number;
+  }[];
+}
+
+export interface FleetAgent {
+  fleet: string;
+  connected_through: string | null;
+  instance_trouble: string | null;
+  view: { me: string; boxes: FleetBox[]; limits: FleetLimit[]; limits_left_out: number };
+}
+
 /** All parts that any screen may have. */
 export interface Parts {
   error?: string;
@@ -273,4 +314,6 @@ export interface Parts {
   balance?: Balance;
   findings?: Finding[];
   services?: Service[];
+  fleet?: FleetStanding[];
+  fleet_agent?: FleetAgent | null;
 }

@@ -74,7 +74,8 @@ impl Row {
         let delivered_bps = samples.rates(from + settling.min((to - from) * 2 / 3), to);
         let has_its_share = |at: &Duration| {
             let rates = samples.rates(at.saturating_sub(WINDOW), *at);
-            rates.iter().zip(due_bps).all(|(is, due)| (is - due).abs() <= LIMIT * NEAR)
+            let near = |(is, due): (&f64, f64)| (is - due).abs() <= LIMIT * NEAR;
+            rates.len() == BOXES && rates.iter().zip(due_bps).all(near)
         };
         let step = Duration::from_millis(10);
         let times = (1..).map(|number| from + step * number).take_while(|at| *at <= to);

@@ -1,12 +1,10 @@
 //! What max–min gives to each box of what can be used.
 
-use super::BOXES;
-
 /// The shares of boxes with these `loads`, each of which owns `safe`. Those that are heard share
 /// what they own together; one that is not has its own.
-pub(super) fn shares(loads: &[f64; BOXES], heard: &[bool; BOXES], safe: f64) -> [f64; BOXES] {
-    let mut shares = loads.map(|load| load.min(safe));
-    let together: Vec<usize> = (0..BOXES).filter(|number| heard[*number]).collect();
+pub(crate) fn shares(loads: &[f64], heard: &[bool], safe: f64) -> Vec<f64> {
+    let mut shares: Vec<f64> = loads.iter().map(|load| load.min(safe)).collect();
+    let together: Vec<usize> = (0..loads.len()).filter(|number| heard[*number]).collect();
     let mut left = safe * together.len() as f64;
     let mut open = together;
     open.sort_by(|one, two| loads[*one].total_cmp(&loads[*two]));
@@ -25,10 +23,10 @@ mod tests {
 
     #[test]
     fn what_one_does_not_need_is_for_the_others() {
-        let all = [true; BOXES];
+        let all = [true; 4];
         assert_eq!(shares(&[90.0, 0.0, 0.0, 0.0], &all, 20.0), [80.0, 0.0, 0.0, 0.0]);
         assert_eq!(shares(&[90.0, 10.0, 0.0, 0.0], &all, 20.0), [70.0, 10.0, 0.0, 0.0]);
-        assert_eq!(shares(&[90.0; BOXES], &all, 20.0), [20.0; BOXES]);
+        assert_eq!(shares(&[90.0; 4], &all, 20.0), [20.0; 4]);
     }
 
     #[test]
