@@ -25,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// The time limit of the cell that measures, which takes about fifteen minutes.
 const LIMIT_TO_MEASURE: Duration = Duration::from_secs(3600);
 
+/// In the lab's folder: since which boot of this host a guest is known not to boot with KVM.
+const WITHOUT_KVM: &str = "without-kvm";
+
 /// Run Narrows on other kernels, between real drivers, and report what works where.
 ///
 /// Boots Debian's own kernels under qemu, one machine at a time, with an emulated card under each
@@ -261,10 +264,19 @@ impl Lab {
         Ok((releases, foreign))
     }
 
-    /// Whether a guest boots with KVM: the presence of its device does not prove it.
+    /// Whether a guest boots with KVM: the presence of its device does not prove it. Where none does,
+    /// none will before this host boots again, so that is noted, and costs its time once.
     fn boots_with_kvm(&self) -> Result<bool> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let noted = self.folder.join(WITHOUT_KVM);
+        if fs::read_to_string(&noted).is_ok_and(|without| without == boot) {
+            return Ok(false);
+        }
         let (suite, _) = self.releases.first_key_value().context("no cell was chosen")?;
         let record = self.machine(suite, None, Processor::Kvm, "kvm", |_| {})?.0;
+        if !record.complete {
+            fs::write(&noted, boot)?;
+        }
         Ok(record.complete)
     }
 
