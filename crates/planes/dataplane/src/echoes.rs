@@ -6,7 +6,8 @@
 //! that this host sends itself, so their trips have the line in them and not the limit. On the host
 //! plane they depart at once, as all small packets of a flow that has used less than its share.
 //!
-//! *Principles.* Nothing blocks. An answer must have the identifier and the token of this instance,
+//! *Principles.* Nothing blocks. An answer came when the kernel received it (`SO_TIMESTAMPNS`,
+//! socket(7)), however late it is read: while a rate is changed nobody reads. An answer must have the identifier and the token of this instance,
 //! which nobody else knows. At most [`HEARD`] packets of a reflector are read at a time.
 //!
 //! *Non-goals.* Hosts behind other ways than the line, which are refused.
@@ -14,19 +15,26 @@
 use narrows_autorate::{Answer, Question};
 use narrows_link::WayIn;
 use narrows_units::Nanos;
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
 use rustix::event::epoll;
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getsockname,
-    ipproto, recv, send, socket_with,
+    AddressFamily, Protocol, SendFlags, SocketFlags, SocketType, connect, getsockname, ipproto,
+    send, socket_with,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Packets of a reflector that are read at a time.
 const HEARD: usize = 16;
+/// What is read later than that was received by another clock.
+const LATEST: Duration = Duration::from_secs(1);
 /// An echo request: header, token, and nothing else.
 const LEN: usize = 16;
 
@@ -111,15 +119,14 @@ impl Echoes {
     pub(crate) fn hear(&self, now: Nanos) -> Vec<Answer> {
         let mut answers = Vec::new();
         for (from, socket) in &self.sockets {
-            let mut packet = [0; 256];
             for _ in 0..HEARD {
-                let Ok((_, len)) = recv(socket, &mut packet[..], RecvFlags::DONTWAIT) else {
-                    break;
-                };
+                let mut packet = [0; 256];
+                let Ok((len, age)) = receive(socket, &mut packet) else { break };
                 let packet = packet.get(..len);
                 let number =
                     packet.and_then(|it| reply(Family::of(from), it, self.identifier, self.token));
-                answers.extend(number.map(|number| Answer { from: *from, number, came: now }));
+                let came = now - age;
+                answers.extend(number.map(|number| Answer { from: *from, number, came }));
             }
         }
         answers
@@ -157,6 +164,8 @@ fn connected(reflector: IpAddr, port: &str, local: &[IpAddr]) -> Result<OwnedFd,
              and a route to it, or leave the reflector out."
         )
     })?;
+    setsockopt(&socket, ReceiveTimestampns, &true)
+        .map_err(|error| format!("reflector {reflector}: no times of answers: {error}"))?;
     let from = getsockname(&socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
     let from = from.map(|address| address.ip());
     if from.is_none_or(|from| !local.contains(&from)) {
@@ -166,6 +175,27 @@ fn connected(reflector: IpAddr, port: &str, local: &[IpAddr]) -> Result<OwnedFd,
         ));
     }
     Ok(socket)
+}
+
+/// Receives a packet: its length, and how long ago the kernel received it.
+fn receive(socket: &OwnedFd, packet: &mut [u8]) -> io::Result<(usize, Nanos)> {
+    let mut control = nix::cmsg_space!(TimeSpec);
+    let mut parts = [io::IoSliceMut::new(packet)];
+    let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+    let message = recvmsg::<()>(fd, &mut parts, Some(&mut control), flags)?;
+    let stamp = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time)),
+        _ => None,
+    });
+    let now = clock_gettime(ClockId::Realtime);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    Ok((message.bytes, age(now, stamp)))
+}
+
+/// How long before `now` that was, by a clock that somebody may set meanwhile.
+fn age(now: Duration, stamp: Option<Duration>) -> Nanos {
+    let age = stamp.and_then(|stamp| now.checked_sub(stamp));
+    Nanos(age.filter(|age| *age <= LATEST).map_or(0, |age| age.as_nanos() as u64))
 }
 
 /// An echo request.
@@ -206,6 +236,8 @@ fn checksum(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::net::UdpSocket;
+    use std::time::Instant;
 
     const TOKEN: u64 = 0x0102_0304_0506_0708;
 
@@ -234,6 +266,27 @@ mod tests {
             asked[at] = family.request;
             assert_eq!(reply(family, &asked, 7, TOKEN), None, "the request itself");
         }
+    }
+
+    #[test]
+    fn an_answer_is_as_old_as_its_stamp_says_unless_the_clock_was_set() {
+        let ms = Duration::from_millis;
+        assert_eq!(age(ms(5_020), Some(ms(5_000))), Nanos::from_millis(20));
+        for stamp in [None, Some(ms(5_030)), Some(ms(20))] {
+            assert_eq!(age(ms(5_020), stamp), Nanos::ZERO, "{stamp:?}");
+        }
+    }
+
+    #[test]
+    fn a_packet_is_as_old_as_it_waited_in_the_socket() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        setsockopt(&socket, ReceiveTimestampns, &true).unwrap();
+        socket.send_to(b"late", socket.local_addr().unwrap()).unwrap();
+        let sent = Instant::now();
+        while sent.elapsed() < Duration::from_millis(5) {}
+        let (len, age) = receive(&socket.into(), &mut [0; 64]).unwrap();
+        assert_eq!(len, 4);
+        assert!(age >= Nanos::from_millis(5), "{age}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 const LINE: u32 = 3;
 /// A limit that found that out, in Mbit/s.
 const FOLLOWED: std::ops::Range<f64> = 1.0..4.5;
-const AUTORATE: &str = "autorate 1mbit 40mbit";
+const AUTORATE: &str = "autorate 2mbit 40mbit";
 
 /// In the driver, a download.
 pub(super) fn in_driver(lab: &mut Lab) -> Result<Verdict> {
