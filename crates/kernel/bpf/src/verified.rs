@@ -1,9 +1,10 @@
-//! What it takes to load each program, as it is built: its length, and what the verifier goes through.
-//! Who starts a plane or changes a policy waits for both. They are counts, so a test can bound them.
+//! What it takes to load each program, as it is built: its length, and what the verifier goes
+//! through. Who starts a plane or changes a policy waits for both. They are counts, so a test can
+//! bound them.
 //!
-//! The time grows with the square of the length: the kernel moves the rest of a program for each piece
-//! of it that it changes, and Linux 7.3 follows pointers through all of a function, again and again,
-//! whatever is behind constants that are not set.
+//! The time grows with the square of the length: the kernel moves the rest of a program for each
+//! piece of it that it changes, and Linux 7.3 follows pointers through all of a function, again and
+//! again, whatever is behind constants that are not set.
 //!
 //! Non-goals: programs with their constants set, which go other ways. Filters have a test of their
 //! own (`front/tests/verified.rs`).

@@ -264,8 +264,8 @@ impl Lab {
         Ok((releases, foreign))
     }
 
-    /// Whether a guest boots with KVM: the presence of its device does not prove it. Where none does,
-    /// none will before this host boots again, so that is noted, and costs its time once.
+    /// Whether a guest boots with KVM: the presence of its device does not prove it. Where none
+    /// does, none will before this host boots again, so that is noted, and costs its time once.
     fn boots_with_kvm(&self) -> Result<bool> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let noted = self.folder.join(WITHOUT_KVM);
