@@ -312,8 +312,8 @@ impl Drop for Flood {
     }
 }
 
-/// The rate that is in force at `port` most of the time, over four seconds, in Mbit/s: while a queue
-/// drains it is another.
+/// The rate that is in force at `port` most of the time, over four seconds, in Mbit/s: while a
+/// queue drains it is another.
 fn mostly_in_force(bed: &Testbed, port: &str) -> f64 {
     let sample = |_| {
         sleep(Duration::from_millis(50));

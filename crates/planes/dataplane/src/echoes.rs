@@ -7,8 +7,9 @@
 //! plane they depart at once, as all small packets of a flow that has used less than its share.
 //!
 //! *Principles.* Nothing blocks. An answer came when the kernel received it (`SO_TIMESTAMPNS`,
-//! socket(7)), however late it is read: while a rate is changed nobody reads. An answer must have the identifier and the token of this instance,
-//! which nobody else knows. At most [`HEARD`] packets of a reflector are read at a time.
+//! socket(7)), however late it is read: while a rate is changed nobody reads. It must have the
+//! identifier and the token of this instance, which nobody else knows. At most [`HEARD`] packets of
+//! a reflector are read at a time.
 //!
 //! *Non-goals.* Hosts behind other ways than the line, which are refused.
 

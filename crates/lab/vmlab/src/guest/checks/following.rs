@@ -1,8 +1,8 @@
 //! A limit that follows a line, on the planes without queues: the programs time what passes.
 //!
 //! The kernel's `netem` at an end plays a line that is slower than the limit. Without round trips
-//! nobody would know of its queue, and the limit would stay as it is. (In front of a `tbf` there TCP
-//! itself keeps the queue short.)
+//! nobody would know of its queue, and the limit would stay as it is. (In front of a `tbf` there
+//! TCP itself keeps the queue short.)
 
 use super::host_plane::{own, start_with_ifb};
 use super::router::with_networks;
