@@ -134,7 +134,8 @@ pub struct LimitView {
     /// What each box that shares it said last.
     pub boxes: Vec<SharerView>,
     /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares
-    /// of those that are silent.
+    /// of those that are silent. A box tells within a second, and each at another time: while loans
+    /// move, this may be above the limit, and what is in force is not.
     pub sum_bps: u64,
 }
 
