@@ -1,8 +1,9 @@
-//! What the agent of a fleet says of it: the other boxes, and who has how much of each shared limit.
+//! What the agent of a fleet says of it: the other boxes, and who has how much of each shared
+//! limit.
 //!
-//! *Idea.* The agent is a process of its own, and the instance knows nothing of other boxes. So this
-//! is what passes through the agent's socket, as JSON. Views ask the agent besides the instance and
-//! put its answer into the snapshot ([`Snapshot::fleet_agent`](crate::Snapshot)).
+//! *Idea.* The agent is a process of its own, and the instance knows nothing of other boxes. So
+//! this is what passes through the agent's socket, as JSON. Views ask the agent besides the
+//! instance and put its answer into the snapshot ([`Snapshot::fleet_agent`](crate::Snapshot)).
 //!
 //! *Principles.* Rates are bits per second. Times are milliseconds from now, back or ahead.
 //!

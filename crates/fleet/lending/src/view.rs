@@ -99,8 +99,8 @@ impl Agent {
             })
             .collect();
         let claimed = limit.known.iter().map(|(_, known)| known.said.of_others_bps());
-        // What this box has borrowed, its lenders have not in force any more, though each of them may
-        // tell so a second later.
+        // What this box has borrowed, its lenders have not in force any more, though each of them
+        // may tell so a second later.
         let lends = |(index, known): &&(usize, Known)| {
             let is_heard = *index != self.me && self.peers[*index].is_live;
             is_heard && known.said.in_force_bps <= known.said.safe_bps
