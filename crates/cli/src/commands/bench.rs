@@ -110,11 +110,12 @@ enum What {
     Switch(InRounds),
     /// TCP through two boxes with one limit, beside one box with it and two with half of it each.
     ///
-    /// 16 flows at 40 Mbit/s, with as many through each box, all through one, and 12 through one: what
-    /// they deliver together, and Jain's index over all of them, interleaved in one run. With agents
-    /// (narrows-fleet, which lies beside this program) and NATS servers, in namespaces. Fails if the
-    /// boxes with one limit deliver less than 98 % of what one box does, if Jain's index of equally
-    /// many flows through each is below 0.98, or if a packet is missing. Needs root.
+    /// 16 flows at 40 Mbit/s, with as many through each box, all through one, and 12 through one:
+    /// what they deliver together, and Jain's index over all of them, interleaved in one run. With
+    /// agents (narrows-fleet, which lies beside this program) and NATS servers, in namespaces.
+    /// Fails if the boxes with one limit deliver less than 98 % of what one box does, if Jain's
+    /// index of equally many flows through each is below 0.98, or if a packet is missing. Needs
+    /// root.
     #[command(mut_arg("seconds", |it| it.default_value("5").help("Seconds for which each system is measured in each round")))]
     #[command(after_long_help = "Examples:
   narrows bench fleet

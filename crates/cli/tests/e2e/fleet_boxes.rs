@@ -1,5 +1,5 @@
-//! Boxes that share a limit: each an instance of Narrows between a client and a server, with an agent
-//! and a real NATS server beside it. Rates are taken at the receivers.
+//! Boxes that share a limit: each an instance of Narrows between a client and a server, with an
+//! agent and a real NATS server beside it. Rates are taken at the receivers.
 
 use crate::setup::{NARROWS, Scratch, flood, run, wait_until};
 use narrows_testbed::Testbed;

@@ -1,8 +1,9 @@
 //! The socket of a fleet's agent, and the side of those who ask it.
 //!
-//! The agent is a process of its own beside the instance, and its socket lies beside the instance's.
-//! A connection carries some words, and an answer until its end. Which words there are is the
-//! agent's; here is what a view needs to ask for what it shows, without the agent's program.
+//! The agent is a process of its own beside the instance, and its socket lies beside the
+//! instance's. A connection carries some words, and an answer until its end. Which words there are
+//! is the agent's; here is what a view needs to ask for what it shows, without the agent's
+//! program.
 //!
 //! Non-goals: an agent whose configuration has its socket elsewhere.
 

@@ -1,8 +1,9 @@
-//! What the agent of a fleet says of it: the other boxes, and who has how much of each shared limit.
+//! What the agent of a fleet says of it: the other boxes, and who has how much of each shared
+//! limit.
 //!
-//! *Idea.* The agent is a process of its own, and the instance knows nothing of other boxes. So this
-//! is what passes through the agent's socket, as JSON. Views ask the agent besides the instance and
-//! put its answer into the snapshot ([`Snapshot::fleet_agent`](crate::Snapshot)).
+//! *Idea.* The agent is a process of its own, and the instance knows nothing of other boxes. So
+//! this is what passes through the agent's socket, as JSON. Views ask the agent besides the
+//! instance and put its answer into the snapshot ([`Snapshot::fleet_agent`](crate::Snapshot)).
 //!
 //! *Principles.* Rates are bits per second. Times are milliseconds from now, back or ahead.
 //!
@@ -134,7 +135,8 @@ pub struct LimitView {
     /// What each box that shares it said last.
     pub boxes: Vec<SharerView>,
     /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares
-    /// of those that are silent.
+    /// of those that are silent. A box tells within a second, and each at another time: while loans
+    /// move, this may be above the limit, and what is in force is not.
     pub sum_bps: u64,
 }
 

@@ -85,10 +85,9 @@ fn boxes(boxes: &[BoxView], me: &str) -> Table {
 }
 
 fn write_limit(f: &mut fmt::Formatter<'_>, limit: &LimitView) -> fmt::Result {
-    let above = if limit.sum_bps > limit.limit_bps { "  ABOVE THE LIMIT" } else { "" };
     writeln!(
         f,
-        "\n{}: limit {}, in force on all boxes {}{above}",
+        "\n{}: limit {}, in force on all boxes {}",
         line(&limit.name),
         rate(limit.limit_bps),
         rate(limit.sum_bps)

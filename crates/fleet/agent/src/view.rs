@@ -1,8 +1,8 @@
 //! The agent's own socket, at which it says what it knows.
 //!
-//! A connection carries one question, and an answer until its end: `show`, or `busiest` and how many
-//! rows at most, and a line of JSON; `metrics`, and Prometheus' text; or `forget` and names of boxes,
-//! and [`DONE`] or why not. The socket is its owner's; the peer is checked, too.
+//! A connection carries one question, and an answer until its end: `show`, or `busiest` and how
+//! many rows at most, and a line of JSON; `metrics`, and Prometheus' text; or `forget` and names
+//! of boxes, and [`DONE`] or why not. The socket is its owner's; the peer is checked, too.
 //!
 //! Non-goals: changing what is configured, remote access.
 

@@ -1,7 +1,7 @@
 //! What can be seen of a fleet from one box.
 
 use crate::agent::Agent;
-use crate::limit::Limit;
+use crate::limit::{Known, Limit};
 use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, Part, SharerView};
 
 impl Agent {
@@ -99,6 +99,17 @@ impl Agent {
             })
             .collect();
         let claimed = limit.known.iter().map(|(_, known)| known.said.of_others_bps());
+        // What this box has borrowed, its lenders have not in force any more, though each of them
+        // may tell so a second later.
+        let lends = |(index, known): &&(usize, Known)| {
+            let is_heard = *index != self.me && self.peers[*index].is_live;
+            is_heard && known.said.in_force_bps <= known.said.safe_bps
+        };
+        let unused = limit.known.iter().filter(lends);
+        let unused_bps = unused
+            .map(|(_, known)| known.said.safe_bps - known.said.in_force_bps)
+            .fold(0, u64::saturating_add);
+        let told_late_bps = own.borrowed_bps.saturating_sub(unused_bps);
         Some(LimitView {
             name: name.to_owned(),
             port: own.port.to_string(),
@@ -120,7 +131,8 @@ impl Agent {
             sum_bps: boxes
                 .iter()
                 .fold(0, |sum: u64, sharer| sum.saturating_add(sharer.in_force_bps))
-                .saturating_sub(claimed.fold(0, u64::saturating_add)),
+                .saturating_sub(claimed.fold(0, u64::saturating_add))
+                .saturating_sub(told_late_bps),
             boxes,
         })
     }

@@ -150,3 +150,32 @@ fn a_view_of_the_busiest_has_what_is_sent_most_and_says_how_many_more_there_are(
     assert_eq!(seen(1_000), ("idle most much".to_owned(), 0));
     assert_eq!(agent.view(5_000 * MS), agent.view_of_busiest(5_000 * MS, 1_000));
 }
+
+#[test]
+fn while_a_loan_moves_the_sum_that_its_borrower_shows_is_not_above_the_limit() {
+    let mut agents = [agent("a", 1), agent("b", 2)];
+    let mut planes = [Plane::new(), Plane::new()];
+    let mut most_lent = 0;
+    for number in 1..400u64 {
+        let now = number * 50 * MS;
+        // Box b has something to send at first, and lends what it has once it is idle.
+        let wanted = [90 * MBIT, if number < 150 { 90 * MBIT } else { 0 }];
+        for (plane, wanted) in planes.iter_mut().zip(wanted) {
+            let sent = wanted.min(plane.0.in_force_bps);
+            plane.0.sent_bytes += sent / 8 / 20;
+            plane.0.backlog_bytes = if wanted > sent { 60_000 } else { 0 };
+        }
+        for from in 0..2 {
+            let said = turn(&mut agents[from], &mut planes[from], now);
+            let (name, to) = (["a", "b"][from], 1 - from);
+            for Outgoing { bytes, .. } in said {
+                agents[to].on_message(now, name, &bytes).unwrap();
+            }
+        }
+        most_lent = most_lent.max(planes[1].0.lent_bps);
+        for limit in agents[0].view(now).limits {
+            assert!(limit.sum_bps <= limit.limit_bps, "turn {number}: {limit:?}");
+        }
+    }
+    assert!(most_lent > 45 * MBIT, "{most_lent}");
+}

@@ -7,7 +7,8 @@
 //! Three systems, which take turns within each round:
 //!
 //! - *One box* with the whole limit, which is what all others are compared with.
-//! - *A fleet*: two boxes that share the limit, with agents and real NATS servers ([`crate::fleet`]).
+//! - *A fleet*: two boxes that share the limit, with agents and real NATS servers
+//!   ([`crate::fleet`]).
 //! - *Divided*: two boxes with half of the limit each, always.
 //!
 //! All have `cake`, so flows of one box are equal, and what is left are the boxes' shares. The

@@ -570,13 +570,6 @@ fn the_details_of_a_shared_limit_say_from_whom_it_borrows() {
 }
 
 #[test]
-fn a_sum_above_the_limit_is_said() {
-    let mut agent = agent();
-    agent.view.limits[0].sum_bps += 1;
-    line(&in_fleet(Some(agent)), "ABOVE 90.0Mbit/s");
-}
-
-#[test]
 fn without_an_agent_there_is_what_the_instance_enforces() {
     let said = line(&in_fleet(None), "line ");
     assert!(said.contains("30.0M") && said.ends_with("NO AGENT for 1 min 1 s"), "{said}");

@@ -11,8 +11,8 @@
 //! - every packet has arrived, or was dropped for a reason that something counted; a box whose
 //!   instance was killed has no counts of before.
 //!
-//! Non-goals: what a network does to messages beyond a cut wire, and every order in which faults can
-//! meet: the simulator has both (`narrows sim fleet-faults`).
+//! Non-goals: what a network does to messages beyond a cut wire, and every order in which faults
+//! can meet: the simulator has both (`narrows sim fleet-faults`).
 
 mod event;
 mod report;
@@ -72,7 +72,8 @@ pub struct Options {
     pub duration: Duration,
     /// Only these kinds of events; all if there are none.
     pub kinds: Vec<Kind>,
-    /// A planted error, for a test of the harness: the first box has the limit for itself alone.
+    /// A planted error, for a test of the harness: the first box has the limit for itself alone,
+    /// and uses it beside the second.
     pub is_greedy: bool,
 }
 
@@ -112,7 +113,10 @@ pub fn run(options: &Options) -> Result<Report> {
             rng.shuffle(&mut hand);
         }
         let Some(kind) = hand.pop() else { break };
-        let loads = draw_loads(&mut rng, options.boxes);
+        let mut loads = draw_loads(&mut rng, options.boxes);
+        if options.is_greedy {
+            loads[..2].fill(LOADS[0]);
+        }
         let event = Event::draw(kind, options.boxes, &mut rng);
         progress.begin(&event.to_string());
         let epoch = boxes.epoch(&loads, event).with_context(|| event.to_string())?;

@@ -89,7 +89,8 @@ impl Sampler {
     }
 }
 
-/// The rates of all devices from `from` to `to`, in bits per second; none without two readings there.
+/// The rates of all devices from `from` to `to`, in bits per second; none without two readings
+/// there.
 fn rates(readings: &[Reading], from: Duration, to: Duration) -> Vec<f64> {
     let within = &readings[readings.partition_point(|reading| reading.at < from)..];
     let within = &within[..within.partition_point(|reading| reading.at <= to)];

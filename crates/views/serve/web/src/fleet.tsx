@@ -22,10 +22,9 @@ const share = (part: number, of: number) => (of > 0 ? percent(part / of) : "");
 
 function rowsOf(limit: FleetLimit): string[][] {
   const sent = limit.boxes.reduce((sum, one) => sum + one.sent_bps, 0);
-  const above = limit.sum_bps > limit.limit_bps ? ", ABOVE THE LIMIT" : "";
   const waits = limit.is_held_back ? ", this box waits since its start" : "";
   return [
-    [limit.name, "", "", bits(limit.sum_bps), bits(sent), share(sent, limit.limit_bps), `limit ${bits(limit.limit_bps)}${above}${waits}`],
+    [limit.name, "", "", bits(limit.sum_bps), bits(sent), share(sent, limit.limit_bps), `limit ${bits(limit.limit_bps)}${waits}`],
     ...limit.boxes.map((one) => [
       `${limit.name}: ${one.name}`, one.demand_bps === null ? "more" : bits(one.demand_bps), one.share_bps === null ? "" : bits(one.share_bps),
       bits(one.in_force_bps), bits(one.sent_bps), share(one.sent_bps, one.in_force_bps),

@@ -140,11 +140,9 @@ fn one_limit(limit: &LimitView) -> Row {
         of: Some(limit.limit_bps),
         ..Rates::default()
     };
-    let is_above = limit.sum_bps > limit.limit_bps;
-    let of = if is_above { "ABOVE" } else { "of" };
     let waits = if limit.is_held_back { ", waits" } else { "" };
-    let state = format!("{of} {}bit/s{waits}", Cell::count(limit.limit_bps).text);
-    Row { is_warning: is_above, ..row(limit_key(&limit.name), None, &limit.name, rates, state) }
+    let state = format!("of {}bit/s{waits}", Cell::count(limit.limit_bps).text);
+    row(limit_key(&limit.name), None, &limit.name, rates, state)
 }
 
 fn one_sharer(limit: &LimitView, sharer: &SharerView, parent: usize) -> Row {

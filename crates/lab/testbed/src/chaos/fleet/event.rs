@@ -54,7 +54,8 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// One of `kind` at one of so many boxes. Some end before a lease of 2 s is over, and some after it.
+    /// One of `kind` at one of so many boxes. Some end before a lease of 2 s is over, and some
+    /// after it.
     pub(super) fn draw(kind: Kind, boxes: usize, rng: &mut Rng) -> Self {
         Self { kind, number: rng.below(boxes), lasts: rng.millis(100..4_000) }
     }
