@@ -10,6 +10,7 @@
 //! of the format: another one would renumber every subscriber.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The numbers for subscribers and sites. A class and its qdisc share the number: these are above
 /// those that the kernel and people choose for qdiscs, which have 16 bits.
@@ -26,9 +27,9 @@ pub struct NumbersError {
 }
 
 /// The numbers that were given before, by key. The key of a subscriber is `circuit IDENTITY`, that
-/// of a site `node IDENTITY`.
+/// of a site `node IDENTITY`. Clones share them: one is made for each application of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Numbers(HashMap<String, u32>);
+pub struct Numbers(Arc<HashMap<String, u32>>);
 
 /// What the key of a subscriber begins with.
 pub(crate) const SUBSCRIBER: &str = "circuit ";
@@ -58,7 +59,7 @@ impl Numbers {
 
     /// Keeps `number` for `key`.
     pub fn keep(&mut self, key: String, number: u32) {
-        self.0.insert(key, number);
+        Arc::make_mut(&mut self.0).insert(key, number);
     }
 
     /// The keys of all sites and subscribers of `directory` that have no number yet, each with the
@@ -131,7 +132,7 @@ impl Numbers {
                 return Err(why("a number or an identity occurs twice"));
             }
         }
-        Ok(Self(kept))
+        Ok(Self(Arc::new(kept)))
     }
 
     /// A number for each of `identities` (keys), which differ from each other and fit the range.
@@ -175,7 +176,7 @@ impl Numbers {
 
 impl FromIterator<(String, u32)> for Numbers {
     fn from_iter<I: IntoIterator<Item = (String, u32)>>(numbers: I) -> Self {
-        Self(numbers.into_iter().collect())
+        Self(Arc::new(numbers.into_iter().collect()))
     }
 }
 

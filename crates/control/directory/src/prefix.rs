@@ -11,9 +11,9 @@ use std::str::FromStr;
 pub struct PrefixError(String);
 
 impl Prefix {
-    /// The first `bits` bits of `ip`, the others cleared; none if the address is shorter. An address
-    /// of IPv4 in IPv6's form (`::ffff:10.0.0.1`, RFC 4291 section 2.5.5.2), as some systems write
-    /// it, is IPv4: so it is in packets.
+    /// The first `bits` bits of `ip`, the others cleared; none if the address is shorter. An
+    /// address of IPv4 in IPv6's form (`::ffff:10.0.0.1`, RFC 4291 section 2.5.5.2), as some
+    /// systems write it, is IPv4: so it is in packets.
     pub fn new(ip: IpAddr, bits: u8) -> Option<Self> {
         let (ip, bits) = match (ip.to_canonical(), bits.checked_sub(96)) {
             (short @ IpAddr::V4(_), Some(bits)) if ip.is_ipv6() => (short, bits),

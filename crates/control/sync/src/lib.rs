@@ -14,6 +14,7 @@
 //! | [`online`] | what commands do that run on |
 //! | [`radius`] | RADIUS sessions |
 //! | [`leases`] | DHCP leases |
+//! | `pace` | when changes go to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
 //! *Principles.* All or nothing: a batch that the instance refuses in the middle is undone, and the
@@ -29,6 +30,7 @@ pub mod libreqos;
 #[cfg(feature = "mapped")]
 pub mod mapped;
 pub mod online;
+mod pace;
 pub mod radius;
 mod running;
 pub mod source;

@@ -2,10 +2,11 @@
 //!
 //! *Idea.* [`Sessions`] decides, this moves things. Packets that are there are taken together, at
 //! most ten times a second: their changes are one transaction of the store, then their answers go
-//! out, then the instance gets one batch. A client has no answer for what could not be stored, and
-//! sends it again (RFC 2866 section 4.1).
+//! out, then the instance gets one batch, as often as [`Pace`] lets it. A client has no answer for
+//! what could not be stored, and sends it again (RFC 2866 section 4.1).
 
 use crate::Online;
+use crate::pace::Pace;
 use narrows_sessions::radius::{Config, Counters, Datagram, Listener, Now, Sessions};
 use narrows_store::StoreError;
 use narrows_units::Nanos;
@@ -37,6 +38,7 @@ pub struct Radius {
     answers: Vec<(Datagram, Vec<u8>)>,
     /// Subscribers that the store refused, and why.
     refused: BTreeMap<String, String>,
+    pace: Pace,
 }
 
 impl Radius {
@@ -64,6 +66,7 @@ impl Radius {
             start,
             answers: Vec::new(),
             refused: BTreeMap::new(),
+            pace: Pace::default(),
         })
     }
 
@@ -86,6 +89,7 @@ impl Radius {
         loop {
             let due =
                 if self.waits() { Nanos(stored.0 + BATCH.0) } else { Nanos(ticked.0 + TICK.0) };
+            let due = self.pace.due().map_or(due, |apply| apply.min(due));
             self.take(due.since(self.now().steady))?;
             let now = self.now();
             if now.steady.since(ticked) >= TICK {
@@ -107,6 +111,11 @@ impl Radius {
             } else if now.steady.since(stored) >= BATCH {
                 self.store();
                 stored = self.now().steady;
+            }
+            let began = self.now().steady;
+            if self.pace.due().is_some_and(|due| due <= began) {
+                self.online.apply();
+                self.pace.applied(began, self.now().steady);
             }
         }
     }
@@ -162,7 +171,7 @@ impl Radius {
                     self.refused.insert(identity, why);
                 }
                 self.answer();
-                self.online.apply();
+                self.pace.changed(self.now().steady, changes.len());
             }
             Err(error) => {
                 log::error!("{}", unstored(&error));

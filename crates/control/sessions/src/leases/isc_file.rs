@@ -5,9 +5,9 @@
 //! file grows, and [`Follower`] brings them, from the beginning where it is another file.
 //!
 //! *Source.* dhcpd.leases(5), and dhcp-eval(5) for `set`. Only a lease in the binding state
-//! `active` is in force. Times are UTC, `epoch` and seconds, or `never`. A string has octal escapes;
-//! data without any letters may be hexadecimal, with colons between. The string of an `ia-na` or
-//! `ia-pd` is the IAID, four bytes, and the DUID of the client.
+//! `active` is in force. Times are UTC, `epoch` and seconds, or `never`. A string has octal
+//! escapes; data without any letters may be hexadecimal, with colons between. The string of an
+//! `ia-na` or `ia-pd` is the IAID, four bytes, and the DUID of the client.
 //!
 //! *Principles.* A declaration counts when its end is there. One that has none, because the server
 //! was interrupted, ends where the next one of a lease begins. What is not known is passed over.

@@ -2,8 +2,8 @@
 //!
 //! A name that no column has would be a value that is missing in every row: all subscribers without
 //! an address, or none at all, and nothing says why. So it refuses the table. A JSON document says
-//! nowhere which members there can be, and many systems leave out what is empty. So a member that no
-//! record has is only noted.
+//! nowhere which members there can be, and many systems leave out what is empty. So a member that
+//! no record has is only noted.
 
 use crate::fault::quoted;
 use crate::mapping::{Field, Mapping, Origin, Path, Piece, Source};
