@@ -17,21 +17,22 @@ pub struct Restore {
     next: usize,
     may_exist: bool,
     failure: Option<String>,
-    has_packed: bool,
+    size: usize,
 }
 
 impl Restore {
     /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
     /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
-        Self { text, done: 0, next: first, may_exist, failure: None, has_packed: false }
+        Self { size: text.len(), text, done: 0, next: first, may_exist, failure: None }
     }
 
     /// Does one line. False if there is nothing more to do.
     pub fn step(&mut self, sets: &mut Sets, now: Nanos, host: &dyn Host) -> bool {
         let rest = self.text.get(self.done..).filter(|_| self.failure.is_none());
         let Some(line) = rest.and_then(|rest| rest.split_inclusive('\n').next()) else {
-            self.has_packed |= sets.pack();
+            sets.pack();
+            (self.text, self.done) = (String::new(), 0);
             return false;
         };
         self.done += line.len();
@@ -67,9 +68,9 @@ impl Restore {
         self.next.saturating_sub(1)
     }
 
-    /// Whether members were packed at its end, which leaves much memory that nobody uses.
-    pub fn has_packed(&self) -> bool {
-        self.has_packed
+    /// How long its text is or, at the end, was, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// How it ended.

@@ -237,14 +237,12 @@ impl Set {
         }
     }
 
-    /// Packs its members, if many have come. Whether it did.
-    pub(crate) fn pack(&mut self) -> bool {
-        let is_worth_it = self.unpacked > (self.len() / UNPACKED_PART).max(UNPACKED_LEAST);
-        if is_worth_it {
+    /// Packs its members, if many have come.
+    pub(crate) fn pack(&mut self) {
+        if self.unpacked > (self.len() / UNPACKED_PART).max(UNPACKED_LEAST) {
             self.elements.pack();
             self.unpacked = 0;
         }
-        is_worth_it
     }
 
     fn changed(&mut self, key: Key) {

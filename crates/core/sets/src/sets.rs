@@ -222,13 +222,9 @@ impl Sets {
         Ok(String::new())
     }
 
-    /// Packs the sets to which many members have come. Whether there were any.
-    pub(crate) fn pack(&mut self) -> bool {
-        let mut is_any = false;
-        for named in self.named.values_mut() {
-            is_any |= named.set.pack();
-        }
-        is_any
+    /// Packs the sets to which many members have come.
+    pub(crate) fn pack(&mut self) {
+        self.named.values_mut().for_each(|named| named.set.pack());
     }
 
     fn find(&mut self, name: &str) -> Result<&mut Set, Failure> {

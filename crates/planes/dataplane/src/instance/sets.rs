@@ -10,6 +10,9 @@ use narrows_forwarding::PerPort;
 use narrows_policy::{FrontTerm, Plan, Policy};
 use narrows_sets::{Reply, Restore, Sets};
 
+/// A text of so many bytes leaves memory behind that is worth giving back.
+const TRIMMED_FROM: usize = 1 << 20;
+
 impl Instance {
     /// Runs one command on its sets, the words behind `narrows set`. It is in force when this
     /// returns.
@@ -30,7 +33,7 @@ impl Instance {
 
     /// Puts restored sets in force.
     pub(crate) fn restored_sets(&mut self, restore: &Restore) -> Reply {
-        if restore.has_packed() {
+        if restore.size() >= TRIMMED_FROM {
             narrows_cpu::trim_heap();
         }
         let reply = restore.end();
