@@ -67,7 +67,8 @@ help:
 SERVICES := bird2:bird nginx:nginx nats-server:nats-server kea-dhcp4-server:kea-dhcp4-server
 
 # Installs only what is missing, and says what. A service that comes with it is stopped, and not started
-# again. One that was here before stays as it is.
+# again. One that was here before stays as it is. update-rc.d knows only services with an init script,
+# and some have none.
 deps:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "Rust is not installed: install the stable toolchain with rustup first"; exit 1; }
@@ -80,7 +81,8 @@ deps:
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null || exit; \
 	  for service in $(SERVICES); do case "$$missing " in *" $${service%:*} "*) \
 	    $(SUDO) invoke-rc.d --quiet $${service#*:} stop >/dev/null 2>&1; \
-	    $(SUDO) update-rc.d $${service#*:} disable && \
+	    if [ -e /etc/init.d/$${service#*:} ]; then $(SUDO) update-rc.d $${service#*:} disable; \
+	    else $(SUDO) systemctl --quiet disable $${service#*:}; fi && \
 	    echo "$${service%:*}: its service is stopped and disabled" || exit;; \
 	  esac; done; \
 	fi
