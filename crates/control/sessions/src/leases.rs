@@ -15,6 +15,7 @@
 
 mod config;
 pub mod dnsmasq;
+mod growing_file;
 pub mod isc_file;
 mod isc_text;
 pub mod kea_file;

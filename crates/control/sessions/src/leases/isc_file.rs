@@ -14,15 +14,14 @@
 //!
 //! *Non-goals.* Failover states, hosts and classes that are in the file, too.
 
+use super::growing_file::GrowingFile;
 use super::isc_text::{Statement, Word, date, statements};
 use super::{Field, LEASES_MAX, Lease, Table, usable};
 use crate::radius::attribute;
 use crate::{hardware, prefix};
 use narrows_directory::Prefix;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::PathBuf;
 
 /// The longest declaration that is read; one of a lease has less than a kilobyte.
@@ -32,8 +31,6 @@ const BEGINS: [&[u8]; 4] = [b"lease ", b"ia-na ", b"ia-ta ", b"ia-pd "];
 const BEGIN_LENGTH: usize = 6;
 /// The bytes of an IAID.
 const IAID: usize = 4;
-/// How many bytes are read at once.
-const CHUNK: usize = 1 << 18;
 
 /// What a file says so far.
 #[derive(Debug, Default)]
@@ -289,14 +286,13 @@ fn colons(bytes: &[u8]) -> String {
 pub struct Follower {
     path: PathBuf,
     log: Log,
-    /// The file that is read, its inode, and how much of it was read.
-    at: Option<(File, u64, u64)>,
+    file: Option<GrowingFile>,
 }
 
 impl Follower {
     /// Of the file at `path`. Nothing is read yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, log: Log::default(), at: None }
+        Self { path, log: Log::default(), file: None }
     }
 
     /// The leases in force.
@@ -310,29 +306,15 @@ impl Follower {
     /// If the file is not there, or cannot be read.
     pub fn poll(&mut self) -> io::Result<bool> {
         let metadata = std::fs::metadata(&self.path)?;
-        let is_same = |(_, inode, offset): &(File, u64, u64)| {
-            *inode == metadata.ino() && *offset <= metadata.len()
-        };
-        let goes_on = self.at.as_ref().is_some_and(is_same);
-        if !goes_on {
-            let file = File::open(&self.path)?;
-            let inode = file.metadata()?.ino();
-            self.log = Log::default();
-            self.at = Some((file, inode, 0));
-        }
-        let Some((file, _, offset)) = &mut self.at else { return Ok(false) };
-        let mut chunk = vec![0; CHUNK];
-        let mut total = 0;
-        loop {
-            match file.read(&mut chunk)? {
-                0 => break,
-                read => {
-                    self.log.feed(&chunk[..read]);
-                    total += read as u64;
-                }
+        let (file, is_other) = match &mut self.file {
+            Some(file) if file.is_still(&metadata) => (file, false),
+            file => {
+                let file = file.insert(GrowingFile::open(&self.path)?);
+                self.log = Log::default();
+                (file, true)
             }
-        }
-        *offset += total;
-        Ok(total > 0 || !goes_on)
+        };
+        let read = file.read_on(|bytes| self.log.feed(bytes))?;
+        Ok(read > 0 || is_other)
     }
 }

@@ -8,12 +8,13 @@
 //! names the columns. Commas in values are `&#x2c`. A valid lifetime of 0 is a lease that is gone;
 //! state 0 is one in force, and so is 4, an address that its client registered.
 
+use super::growing_file::{GrowingFile, read_to_end};
 use super::{Field, LEASES_MAX, Lease, Table, kea_socket, usable};
 use crate::{hardware, prefix};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +22,6 @@ use std::path::{Path, PathBuf};
 const LINE_MAX: usize = 65_536;
 /// The lifetime that means for ever.
 const FOREVER: &str = "4294967295";
-/// How many bytes are read at once.
-const CHUNK: usize = 1 << 18;
 /// How often the files are read again if a cleanup comes in between.
 const ATTEMPTS: usize = 5;
 
@@ -162,14 +161,13 @@ fn unescaped(text: &str) -> String {
 pub struct Follower {
     path: PathBuf,
     log: Log,
-    /// The file that is read, and how much of it was.
-    at: Option<(File, u64, u64)>,
+    file: Option<GrowingFile>,
 }
 
 impl Follower {
     /// Of the file at `path`. Nothing is read yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, log: Log::default(), at: None }
+        Self { path, log: Log::default(), file: None }
     }
 
     /// The leases in force.
@@ -183,13 +181,8 @@ impl Follower {
     /// If the file is not there, or cannot be read.
     pub fn poll(&mut self) -> io::Result<bool> {
         let metadata = std::fs::metadata(&self.path)?;
-        if let Some((file, inode, offset)) = &mut self.at
-            && *inode == metadata.ino()
-            && *offset <= metadata.len()
-        {
-            let read = feed(file, &mut self.log)?;
-            *offset += read;
-            return Ok(read > 0);
+        if let Some(file) = self.file.as_mut().filter(|file| file.is_still(&metadata)) {
+            return Ok(file.read_on(|bytes| self.log.feed(bytes))? > 0);
         }
         self.reload()?;
         Ok(true)
@@ -208,18 +201,17 @@ impl Follower {
             };
             for path in first {
                 match File::open(&path) {
-                    Ok(mut file) => feed(&mut file, &mut log).map(|_| ())?,
+                    Ok(mut file) => drop(read_to_end(&mut file, |bytes| log.feed(bytes))?),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
                 log.next_file();
             }
-            let mut file = File::open(&self.path)?;
-            let inode = file.metadata()?.ino();
-            let offset = feed(&mut file, &mut log)?;
+            let mut file = GrowingFile::open(&self.path)?;
+            file.read_on(|bytes| log.feed(bytes))?;
             if before == self.generation() {
                 self.log = log;
-                self.at = Some((file, inode, offset));
+                self.file = Some(file);
                 return Ok(());
             }
         }
@@ -243,19 +235,4 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.push(".");
     name.push(end);
     name.into()
-}
-
-/// Reads to the end, and says how many bytes there were.
-fn feed(file: &mut File, log: &mut Log) -> io::Result<u64> {
-    let mut chunk = vec![0; CHUNK];
-    let mut total = 0;
-    loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok(total),
-            read => {
-                log.feed(&chunk[..read]);
-                total += read as u64;
-            }
-        }
-    }
 }
