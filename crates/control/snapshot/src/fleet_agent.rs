@@ -87,6 +87,21 @@ pub struct FleetView {
     pub limits_left_out: usize,
 }
 
+impl FleetView {
+    /// How many of the first limits, which so many boxes share each, have at most `rows` boxes
+    /// between them. One is always among them.
+    pub fn fitting(rows: usize, boxes: impl IntoIterator<Item = usize>) -> usize {
+        let mut left = rows;
+        let mut is_first = true;
+        let fits = |boxes: &usize| {
+            let fits = *boxes <= left || is_first;
+            (left, is_first) = (left.saturating_sub(*boxes), false);
+            fits
+        };
+        boxes.into_iter().take_while(fits).count()
+    }
+}
+
 /// A box.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BoxView {
@@ -138,6 +153,13 @@ pub struct LimitView {
     /// of those that are silent. A box tells within a second, and each at another time: while loans
     /// move, this may be above the limit, and what is in force is not.
     pub sum_bps: u64,
+}
+
+impl LimitView {
+    /// What all boxes send together.
+    pub fn sent_by_all_bps(&self) -> u64 {
+        self.boxes.iter().map(|sharer| sharer.sent_bps).fold(0, u64::saturating_add)
+    }
 }
 
 /// A part that one box has of another's share.

@@ -20,19 +20,10 @@ impl Agent {
         let mut all: Vec<(u64, &str, &Limit)> =
             self.shared().map(|(name, limit)| (sent(limit), name, limit)).collect();
         all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-        let count = all.len();
-        let mut left = rows;
-        let mut busiest = Vec::new();
-        for (_, name, limit) in all {
-            let boxes = limit.known.len();
-            if boxes > left && !busiest.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(boxes);
-            busiest.push((name, limit));
-        }
-        let left_out = count - busiest.len();
-        self.view_of(now, busiest, left_out)
+        let kept = FleetView::fitting(rows, all.iter().map(|(.., limit)| limit.known.len()));
+        let left_out = all.len() - kept;
+        let busiest = all.into_iter().take(kept).map(|(_, name, limit)| (name, limit));
+        self.view_of(now, busiest.collect(), left_out)
     }
 
     /// The limits that this box has.

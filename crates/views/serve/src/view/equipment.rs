@@ -3,7 +3,7 @@
 use super::detail::Flow;
 use super::{EventList, Model};
 use narrows_balance::ListedService;
-use narrows_snapshot::fleet_agent::{LimitView, Shown};
+use narrows_snapshot::fleet_agent::{FleetView, Shown};
 use narrows_snapshot::{Conservation, Finding, FleetStanding, Port, Worker};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -62,19 +62,11 @@ struct Balance<'a> {
 
 /// What the fleet's agent says, with the limits of which all boxes send most, the most first.
 fn busiest(shown: &Shown) -> Shown {
-    let sent = |limit: &LimitView| {
-        let each = limit.boxes.iter().map(|sharer| sharer.sent_bps);
-        Reverse(each.fold(0, u64::saturating_add))
-    };
     let mut shown = shown.clone();
     let view = &mut shown.view;
-    view.limits.sort_by_cached_key(sent);
-    let mut rows = 0;
-    let fits = |limit: &&LimitView| {
-        rows += limit.boxes.len();
-        rows <= FLEET_ROWS_MAX
-    };
-    let kept = view.limits.iter().take_while(fits).count().max(1).min(view.limits.len());
+    view.limits.sort_by_cached_key(|limit| Reverse(limit.sent_by_all_bps()));
+    let boxes = view.limits.iter().map(|limit| limit.boxes.len());
+    let kept = FleetView::fitting(FLEET_ROWS_MAX, boxes);
     view.limits_left_out += view.limits.len() - kept;
     view.limits.truncate(kept);
     shown
@@ -126,7 +118,7 @@ impl Equipment<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_snapshot::fleet_agent::{FleetView, SharerView};
+    use narrows_snapshot::fleet_agent::{LimitView, SharerView};
 
     #[test]
     fn the_busiest_limits_of_a_fleet_are_shown_with_a_bounded_number_of_boxes() {

@@ -198,7 +198,7 @@ impl Subject {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
-    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> + Clone {
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
         self.down.iter().chain(&self.up)
     }
 

@@ -133,10 +133,9 @@ fn sharer_key(limit: &LimitView, sharer: &SharerView) -> String {
 
 /// All boxes together: what is in force and sent beside the limit.
 fn one_limit(limit: &LimitView) -> Row {
-    let sent = limit.boxes.iter().map(|sharer| sharer.sent_bps).fold(0, u64::saturating_add);
     let rates = Rates {
         in_force: Some(limit.sum_bps),
-        sent: Some(sent),
+        sent: Some(limit.sent_by_all_bps()),
         of: Some(limit.limit_bps),
         ..Rates::default()
     };
