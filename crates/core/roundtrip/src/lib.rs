@@ -48,7 +48,7 @@ mod windows;
 
 pub use awaited::Awaited;
 pub use known::{Class, Host};
-pub use line::Seen;
+pub use line::{Seen, Trip, take_trips};
 pub use losses::Losses;
 pub use observer::{NO_CLASS, Observer};
 pub use trips::Trips;

@@ -17,11 +17,45 @@ const PLACES: usize = if cfg!(loom) { 1 } else { 1024 };
 const TIME_BITS: u32 = 24;
 const CONNECTION_BITS: u32 = 16;
 
+/// A single round trip beyond a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trip {
+    /// A hash of the host beyond.
+    pub host: u64,
+    /// A hash of the connection.
+    pub connection: u32,
+    /// How long it took, to the microsecond, and at least one.
+    pub time: Nanos,
+}
+
+impl Trip {
+    /// The trip in a word of a ring; none in an empty one.
+    fn of(word: u64) -> Option<Self> {
+        let time = Nanos::from_micros(word & ((1 << TIME_BITS) - 1));
+        let connection = (word >> TIME_BITS & ((1 << CONNECTION_BITS) - 1)) as u32;
+        let host = word >> (TIME_BITS + CONNECTION_BITS);
+        (word != 0).then_some(Self { host, connection, time })
+    }
+}
+
+/// Takes the trips that were written into a ring of `places` since the last call, the oldest first;
+/// of more than it has room for, the newest. `next` counts the trips that were written, and `read`
+/// is this reader's. A word has a trip's time in microseconds in its lowest 24 bits, a hash of the
+/// connection in 16 above, and a hash of the host above those.
+pub fn take_trips(next: &AtomicU64, read: &AtomicU64, places: &[AtomicU64]) -> Vec<Trip> {
+    let next = next.load(Ordering::Relaxed);
+    let read = read.swap(next, Ordering::Relaxed);
+    let new = next.wrapping_sub(read).min(places.len() as u64);
+    let words = (next.wrapping_sub(new)..next).map(|at| at as usize % places.len());
+    let words = words.map(|at| places[at].swap(0, Ordering::Relaxed));
+    words.filter_map(Trip::of).collect()
+}
+
 /// What a watcher takes: the trips and the fate of segments since it last looked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// Each with hashes of the host and of the connection.
-    pub trips: Vec<(u64, u32, Nanos)>,
+    /// The oldest first.
+    pub trips: Vec<Trip>,
     /// Segments that left.
     pub segments: u64,
     /// Those of them that were lost beyond the port.
@@ -80,18 +114,8 @@ impl Line {
 
     /// What has come since the last call. For one watcher.
     pub(crate) fn take(&self) -> Seen {
-        let next = self.next.load(Ordering::Relaxed);
-        let read = self.read.swap(next, Ordering::Relaxed);
-        let new = next.wrapping_sub(read).min(PLACES as u64);
-        let places = (next.wrapping_sub(new)..next).map(|at| at as usize % PLACES);
-        let words = places.map(|at| self.places[at].swap(0, Ordering::Relaxed));
-        let trip = |word: u64| {
-            let connection = word >> TIME_BITS & ((1 << CONNECTION_BITS) - 1);
-            let time = Nanos::from_micros(word & ((1 << TIME_BITS) - 1));
-            (word >> (TIME_BITS + CONNECTION_BITS), connection as u32, time)
-        };
         Seen {
-            trips: words.filter(|word| *word != 0).map(trip).collect(),
+            trips: take_trips(&self.next, &self.read, &self.places),
             segments: self.segments.swap(0, Ordering::Relaxed),
             lost: self.lost.swap(0, Ordering::Relaxed),
         }
@@ -112,9 +136,9 @@ mod tests {
         }
         line.count(10, 1);
         let Seen { trips, segments, lost } = line.take();
-        assert_eq!([trips[0].2, trips[1].2, trips[2].2], [20, 90, 21].map(ms));
-        assert!(trips[0].0 == trips[2].0 && trips[0].0 != trips[1].0);
-        assert!(trips[0].1 != trips[2].1, "connections to a host are told apart");
+        assert_eq!([trips[0].time, trips[1].time, trips[2].time], [20, 90, 21].map(ms));
+        assert!(trips[0].host == trips[2].host && trips[0].host != trips[1].host);
+        assert!(trips[0].connection != trips[2].connection, "connections to a host are told apart");
         assert_eq!((segments, lost), (10, 1));
         assert_eq!(line.take(), Seen::default());
     }
@@ -127,6 +151,6 @@ mod tests {
         }
         let trips = line.take().trips;
         assert_eq!(trips.len(), PLACES);
-        assert_eq!(trips.last().map(|it| it.2), Some(Nanos::from_micros(3 * PLACES as u64)));
+        assert_eq!(trips.last().map(|it| it.time), Some(Nanos::from_micros(3 * PLACES as u64)));
     }
 }

@@ -73,6 +73,6 @@ pub use switch::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
 pub use takers::Takers;
 pub use to_ifb::ToIfb;
 pub use translation::{TRANSLATION_MAX, translation};
-pub use trips::{TimedTrip, TripsBeyond};
+pub use trips::TripsBeyond;
 pub use user_front::{Judged, UserFront, UserFrontError, Verdict};
 pub use vlans::Vlans;

@@ -35,8 +35,8 @@ use egress::AtEgress;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
-    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError,
-    TimedTrip, ToIfb, TripsBeyond, UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError, ToIfb,
+    TripsBeyond, UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
@@ -790,9 +790,8 @@ impl Plane for InDriver {
     }
 
     fn take_trips(&self, port: PortId) -> Seen {
-        let trips = self.lines[port].iter().flat_map(TripsBeyond::take);
-        let trips = trips.map(|TimedTrip { host, connection, time }| (host, connection, time));
-        Seen { trips: trips.collect(), ..Seen::default() }
+        let trips = self.lines[port].as_ref().map(TripsBeyond::take).unwrap_or_default();
+        Seen { trips, ..Seen::default() }
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {

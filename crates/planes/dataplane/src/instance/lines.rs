@@ -349,8 +349,12 @@ impl Instance {
         let ports: BTreeSet<PortId> = self.lines.by_dev.values().map(|line| line.beyond).collect();
         for port in ports {
             let seen = plane.take_trips(port);
-            let trips = seen.trips.iter().map(|&(path, flow, time)| Trip { path, flow, time });
-            let mut trips: Vec<Trip> = trips.collect();
+            let of = |trip: &narrows_roundtrip::Trip| Trip {
+                path: trip.host,
+                flow: trip.connection,
+                time: trip.time,
+            };
+            let mut trips: Vec<Trip> = seen.trips.iter().map(of).collect();
             if let Some(probed) = self.lines.probed.get_mut(&port) {
                 let mut lines = self.lines.by_dev.values();
                 let is_loaded =
