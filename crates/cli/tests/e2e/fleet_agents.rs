@@ -18,9 +18,7 @@ fn two_boxes_share_a_limit_through_idleness_death_and_partition() {
     let first = boxes.flood(0);
     boxes.wait_for("without agents, a box has its safe share", [SAFE, 0.0]);
 
-    for number in 0..2 {
-        boxes.fleet.start_agent(number).unwrap();
-    }
+    boxes.fleet.start_agents().unwrap();
     boxes.wait_for("the first box alone has the limit", [LIMIT, 0.0]);
     let second = boxes.flood(1);
     boxes.wait_for("both with load have half each", [SAFE, SAFE]);

@@ -16,9 +16,7 @@ fn the_others_use_the_share_of_a_box_that_is_off_until_it_is_back() {
     let mut boxes = Boxes::up(&program, 3, "boxes 3 rejoin");
     let first = boxes.flood(0);
     boxes.wait_for("without agents, a box that rejoins waits", [0.0; 3]);
-    for number in 0..3 {
-        boxes.fleet.start_agent(number).unwrap();
-    }
+    boxes.fleet.start_agents().unwrap();
     boxes.wait_for("the first box alone has the limit", [LIMIT, 0.0, 0.0]);
     let forget = |boxes: &Boxes, number| boxes.fleet.run(number, &["forget", "box3"]);
     let refused = format!("{:#}", forget(&boxes, 0).unwrap_err());
@@ -60,9 +58,7 @@ fn of_two_boxes_that_are_told_one_has_the_share() {
     let Some(program) = agent() else { return };
     let Some(_turn) = turn_to_measure_alone() else { return };
     let mut boxes = Boxes::up(&program, 3, "boxes 3 rejoin");
-    for number in 0..3 {
-        boxes.fleet.start_agent(number).unwrap();
-    }
+    boxes.fleet.start_agents().unwrap();
     let loads = [boxes.flood(0), boxes.flood(1)];
     boxes.wait_for("two have half each", [LIMIT / 2.0, LIMIT / 2.0, 0.0]);
     boxes.kill(OFF);

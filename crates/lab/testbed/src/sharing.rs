@@ -117,7 +117,7 @@ pub fn check() -> Result<(), Refusal> {
 pub fn run(options: &Rounds, agent: &Path) -> Result<Report> {
     check()?;
     ensure!(options.rounds > 0, "at least one round, not 0");
-    ensure!(agent.is_file(), "there is no {}: cargo build -p narrows-fleet", agent.display());
+    fleet::check_agent(agent)?;
     let mut progress = Progress::over(u64::from(options.rounds) * CELLS.len() as u64);
     let up = |system, boxes| Boxes::up(system, boxes, &options.program);
     let systems = [up(System::OneBox, 1)?, up(System::Fleet, 2)?, up(System::Divided, 2)?];
@@ -146,7 +146,7 @@ pub fn run(options: &Rounds, agent: &Path) -> Result<Report> {
 fn agents_over(boxes: &Boxes, agent: &Path) -> Result<Fleet> {
     let namespaces = boxes.sites.iter().map(|(_, bed)| bed.shaper().clone()).collect();
     let mut fleet = Fleet::over(agent, namespaces)?;
-    (0..fleet.size()).try_for_each(|number| fleet.start_agent(number))?;
+    fleet.start_agents()?;
     sleep(BEGINNING);
     Ok(fleet)
 }

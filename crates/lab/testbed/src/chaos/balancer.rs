@@ -90,12 +90,7 @@ pub fn run(options: &Options) -> Result<Report> {
         if !epochs.is_empty() && progress.is_over() {
             break;
         }
-        // Dealt like cards, as in `schedule`.
-        if hand.is_empty() {
-            hand = Kind::ALL.to_vec();
-            rng.shuffle(&mut hand);
-        }
-        let Some(kind) = hand.pop() else { break };
+        let Some(kind) = rng.deal(&mut hand, &Kind::ALL) else { break };
         let event = Event::draw(kind, &mut rng, site.servers());
         progress.begin(&event.to_string());
         let epoch = epoch(&mut site, &mut flows, epochs.len(), event)

@@ -27,7 +27,7 @@ use crate::fleet::{self, Fleet, due};
 use crate::flood::Running;
 use crate::progress::Progress;
 use crate::together::Sampler;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use event::Event;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -94,25 +94,19 @@ struct Epoch {
 pub fn run(options: &Options) -> Result<Report> {
     super::check()?;
     fleet::check()?;
-    let agent = &options.agent;
-    ensure!(agent.is_file(), "there is no {}: cargo build -p narrows-fleet", agent.display());
+    fleet::check_agent(&options.agent)?;
     let mut boxes = Boxes::up(options)?;
     let mut rng = Rng::new(options.seed);
     let started = Instant::now();
     let steps = options.duration.as_millis().div_ceil(EPOCH.as_millis()).max(1);
     let mut progress = Progress::over(u64::try_from(steps)?);
+    let kinds = if options.kinds.is_empty() { &Kind::ALL[..] } else { &options.kinds };
     let (mut epochs, mut hand) = (Vec::new(), Vec::new());
     while epochs.is_empty() || started.elapsed() < options.duration {
         if !epochs.is_empty() && progress.is_over() {
             break;
         }
-        // Dealt like cards, as in `schedule`.
-        if hand.is_empty() {
-            hand =
-                if options.kinds.is_empty() { Kind::ALL.to_vec() } else { options.kinds.clone() };
-            rng.shuffle(&mut hand);
-        }
-        let Some(kind) = hand.pop() else { break };
+        let Some(kind) = rng.deal(&mut hand, kinds) else { break };
         let mut loads = draw_loads(&mut rng, options.boxes);
         if options.is_greedy {
             loads[..2].fill(LOADS[0]);
@@ -162,7 +156,7 @@ impl Boxes {
         let sites = (0..options.boxes).map(site).collect::<Result<Vec<_>>>()?;
         let shapers = sites.iter().map(|site| site.bed.shaper().clone()).collect();
         let mut fleet = Fleet::over(&options.agent, shapers)?;
-        (0..options.boxes).try_for_each(|number| fleet.start_agent(number))?;
+        fleet.start_agents()?;
         let ends: Vec<_> = sites.iter().map(|site| (site.bed.server(), SERVER)).collect();
         let sampler = Sampler::over(&ends)?;
         Ok(Self { sampler, fleet, sites })

@@ -31,6 +31,16 @@ impl Rng {
         all[self.below(all.len())]
     }
 
+    /// The next of `hand`, which is dealt from `all` again where it is empty: each of `all` comes
+    /// once, in random order, before any comes again. None if there is none.
+    pub(super) fn deal<T: Clone>(&mut self, hand: &mut Vec<T>, all: &[T]) -> Option<T> {
+        if hand.is_empty() {
+            hand.extend_from_slice(all);
+            self.shuffle(hand);
+        }
+        hand.pop()
+    }
+
     /// Shuffles `all`.
     pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {

@@ -25,11 +25,7 @@ impl Schedule {
 
     /// The next fault. There is always one if there is a kind.
     pub(super) fn next(&mut self) -> Option<(Kind, Box<dyn Fault>)> {
-        if self.hand.is_empty() {
-            self.hand = self.kinds.clone();
-            self.rng.shuffle(&mut self.hand);
-        }
-        let kind = self.hand.pop()?;
+        let kind = self.rng.deal(&mut self.hand, &self.kinds)?;
         let fault = kind.draw(&mut self.rng, self.plane, self.dealt);
         self.dealt += usize::from(self.hand.is_empty());
         Some((kind, fault))

@@ -25,7 +25,7 @@ use crate::namespace::Namespace;
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::together::Sampler;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
@@ -135,8 +135,7 @@ pub fn check() -> Result<(), Refusal> {
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
-    let agent = &options.agent;
-    ensure!(agent.is_file(), "there is no {}: cargo build -p narrows-fleet", agent.display());
+    fleet::check_agent(&options.agent)?;
     let mut progress = Progress::over(PHASES.len() as u64);
     let mut boxes = Boxes::up(options)?;
     let mut rows = Vec::new();
@@ -180,7 +179,7 @@ impl Boxes {
         let sites = (0..BOXES).map(site).collect::<Result<Vec<_>>>()?;
         let shapers = sites.iter().map(|site| site.bed.shaper().clone()).collect();
         let mut fleet = Fleet::over(&options.agent, shapers)?;
-        (0..BOXES).try_for_each(|number| fleet.start_agent(number))?;
+        fleet.start_agents()?;
         let ends: Vec<(&Namespace, &'static str)> =
             sites.iter().map(|site| (site.bed.server(), SERVER)).collect();
         sleep(BEGINNING);

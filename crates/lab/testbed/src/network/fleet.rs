@@ -18,7 +18,7 @@ use crate::process::{self, Process};
 use crate::requirements::{self, IP, NATS, Refusal};
 use crate::stale;
 use crate::wires::{Wires, address};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
@@ -76,6 +76,12 @@ pub fn check() -> Result<(), Refusal> {
 /// The name of the box `number`, from 0 on.
 pub fn box_name(number: usize) -> String {
     format!("box{}", number + 1)
+}
+
+/// Refuses if there is no `agent`, the boxes' program.
+pub(crate) fn check_agent(agent: &Path) -> Result<()> {
+    ensure!(agent.is_file(), "there is no {}: cargo build -p narrows-fleet", agent.display());
+    Ok(())
 }
 
 impl Fleet {
@@ -150,11 +156,6 @@ impl Fleet {
         &self.namespaces[number]
     }
 
-    /// How many boxes it has.
-    pub fn size(&self) -> usize {
-        self.namespaces.len()
-    }
-
     /// Starts the NATS server of the box `number`, and waits until it is ready.
     pub fn start_server(&mut self, number: usize) -> Result<()> {
         let mut command = self.namespaces[number].command("nats-server");
@@ -173,6 +174,11 @@ impl Fleet {
     pub fn kill_server(&mut self, number: usize) -> Result<()> {
         let mut running = self.servers[number].take().context("it runs")?;
         running.process.stop(Signal::SIGKILL).map(drop)
+    }
+
+    /// Starts the agents of all boxes, and waits until they answer.
+    pub fn start_agents(&mut self) -> Result<()> {
+        (0..self.namespaces.len()).try_for_each(|number| self.start_agent(number))
     }
 
     /// Starts the agent of the box `number`, and waits until it answers.
