@@ -90,7 +90,7 @@ impl Evidence {
     }
 
     /// What was measured, of each direction.
-    pub fn measured(&self) -> impl Iterator<Item = Measured> + Clone {
+    pub fn measured(&self) -> impl Iterator<Item = Measured> {
         self.directions.iter().map(|direction| direction.measured)
     }
 }

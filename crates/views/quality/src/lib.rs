@@ -22,7 +22,7 @@ mod rpm;
 mod step;
 
 pub use evidence::{Direction, Evidence, Latency, Measured};
-pub use qoo::{Application, Limits, Outcome, Score, outcome, score, worst_outcome};
+pub use qoo::{Application, Limits, Outcome, Score, score, worst_outcome};
 pub use reason::{Reason, Symptoms};
 pub use rpm::{LOADED, LoadedPoint, Responsiveness, responsiveness};
 pub use step::{Step, StepLimit};

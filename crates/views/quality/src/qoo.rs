@@ -88,16 +88,15 @@ pub struct Outcome {
     pub because: &'static str,
 }
 
-/// How well `application` works over a line whose slowest direction may have `rate_bps`. A known
-/// part that is unacceptable makes 0 %, whatever else is unknown; otherwise all parts are needed,
-/// except for the rate, which need not be limited. Nothing is allocated.
-pub fn outcome(
+/// How well `application` works over a path with this latency and loss, whose slowest direction may
+/// have `rate_bps`. A known part that is unacceptable makes 0 %, whatever else is unknown. Otherwise
+/// all parts are needed, but for the rate, which need not be limited. Nothing is allocated.
+fn outcome(
     application: &Application,
-    directions: impl Iterator<Item = Measured>,
+    (latency, loss): (Option<Latency>, Option<f64>),
     rate_bps: Option<u64>,
 ) -> Option<Outcome> {
     let Application { name, optimal, unacceptable, rate_bps: least } = application;
-    let (latency, loss) = path(directions);
     let latency_part = latency.map(|Latency { p50_ms, p99_ms }| {
         let (best, worst) = (optimal.latency, unacceptable.latency);
         let p50 = between(p50_ms, best.p50_ms, worst.p50_ms);
@@ -120,18 +119,18 @@ pub fn outcome(
 /// The outcome of the application that works least well; of several, the first of
 /// [`Application::ALL`]. None if none of them is known.
 pub fn worst_outcome(
-    directions: impl Iterator<Item = Measured> + Clone,
+    directions: impl Iterator<Item = Measured>,
     rate_bps: Option<u64>,
 ) -> Option<Outcome> {
-    let of = |application| outcome(application, directions.clone(), rate_bps);
-    let all = Application::ALL.iter().filter_map(of);
+    let path = path(directions);
+    let all = Application::ALL.iter().filter_map(|one| outcome(one, path, rate_bps));
     all.min_by(|one, other| one.percent.total_cmp(&other.percent))
 }
 
 /// The score of an application on a line.
 pub fn score(application: &Application, evidence: &Evidence) -> Score {
     let name = application.name;
-    let found = outcome(application, evidence.measured(), evidence.rate_bps);
+    let found = outcome(application, path(evidence.measured()), evidence.rate_bps);
     let (percent, because) = found.map_or((None, ""), |it| (Some(it.percent), it.because));
     let meaning = meaning(name, percent, because);
     Score { application: name, percent, because, missing: evidence.missing(), meaning }
