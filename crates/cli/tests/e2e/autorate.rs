@@ -8,7 +8,7 @@
 
 use crate::setup::{NARROWS, complaint, ip, paced, port_in, tc, turn_to_measure};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::{CLIENT_IP, CLIENT_MAC, End, SERVER_IP, SERVER_MAC};
+use narrows_testbed::bed::{CLIENT_IP, CLIENT_MAC, End, SERVER_IP, SERVER_MAC, written};
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::tcp::{Flows, Running};
 use narrows_testbed::window::{Delivered, Meter};
@@ -49,8 +49,7 @@ fn row_with(bed: &Testbed, words: &[&str]) -> [Instance; 2] {
 
 /// Makes the box in front of the line the client, as far as the server can tell.
 fn send_from_near(bed: &Testbed) -> End<'_> {
-    let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
-    let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(mac);
+    let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(written);
     ip(bed.shaper(), &format!("link set near address {client_mac}"));
     ip(bed.shaper(), &format!("address add {CLIENT_IP}/24 dev near"));
     ip(bed.shaper(), &format!("neigh replace {SERVER_IP} lladdr {server_mac} dev near"));
@@ -227,9 +226,10 @@ fn reflectors_are_asked_while_nothing_passes_and_only_then() {
 /// limit that drops leaves some of the line to TCP's caution. `MIN` is half of it.
 const SETTLED: f64 = 4.0;
 
-/// Has the rate at `dev` follow the line, whose device `down` is set, down under a load. Returns
-/// what arrives then at `to`, in Mbit/s, once it is more than [`SETTLED`], or after some seconds.
-fn falls(bed: &Testbed, dev: &str, down: &str, [from, to]: [End<'_>; 2]) -> f64 {
+/// Has the rate at `dev` follow the line, whose device `down` is set, down under a load, and asserts
+/// that more than [`SETTLED`] arrives then at `to` within some seconds.
+#[track_caller]
+fn assert_falls(bed: &Testbed, dev: &str, down: &str, [from, to]: [End<'_>; 2]) {
     let load = load(from, to);
     let full = comes_to(bed, dev, 16.0..40.0);
     set(bed, &format!("qdisc change dev {down} root netem delay 10ms rate 8mbit limit 1000"));
@@ -244,7 +244,7 @@ fn falls(bed: &Testbed, dev: &str, down: &str, [from, to]: [End<'_>; 2]) -> f64 
     }
     load.stop().unwrap();
     println!("{dev}: full after {full:?}, fell in {fell:?} to {low} Mbit/s");
-    low
+    assert!(low > SETTLED, "{low} Mbit/s arrive");
 }
 
 /// A limit of a plane without queues of its own.
@@ -257,8 +257,7 @@ fn a_limit_in_the_driver_follows_its_line() {
     let _row = row_with(&bed, &["--plane", "xdp", "--ports", "port-a,near"]);
     set(&bed, &format!("qdisc add dev near {TBF}"));
     let [client, server] = bed.ends();
-    let low = falls(&bed, "near", "port-b", [client, server]);
-    assert!(low > SETTLED, "{low} Mbit/s arrive");
+    assert_falls(&bed, "near", "port-b", [client, server]);
 }
 
 #[test]
@@ -268,8 +267,7 @@ fn a_download_through_the_driver_follows_the_line_of_the_other_port() {
     let _row = row_with(&bed, &["--plane", "xdp", "--ports", "port-a,near"]);
     set(&bed, &format!("qdisc add dev port-a {TBF} line near"));
     let [client, server] = bed.ends();
-    let low = falls(&bed, "port-a", "far", [server, client]);
-    assert!(low > SETTLED, "{low} Mbit/s arrive");
+    assert_falls(&bed, "port-a", "far", [server, client]);
 }
 
 #[test]
@@ -280,8 +278,7 @@ fn what_a_host_sends_follows_its_line() {
     let host = send_from_near(&bed);
     set(&bed, &format!("qdisc add dev near {TBF}"));
     let [_, server] = bed.ends();
-    let low = falls(&bed, "near", "port-b", [host, server]);
-    assert!(low > SETTLED, "{low} Mbit/s arrive");
+    assert_falls(&bed, "near", "port-b", [host, server]);
 }
 
 #[test]
@@ -292,8 +289,7 @@ fn what_a_host_receives_follows_the_line_of_the_ifb_s_port() {
     let host = send_from_near(&bed);
     set(&bed, &format!("qdisc add dev ifb4near {TBF}"));
     let [_, server] = bed.ends();
-    let low = falls(&bed, "ifb4near", "far", [server, host]);
-    assert!(low > SETTLED, "{low} Mbit/s arrive");
+    assert_falls(&bed, "ifb4near", "far", [server, host]);
 }
 
 /// Sends datagrams from `from` to `to` at 30 Mbit/s while it lives.

@@ -48,7 +48,8 @@ fn cake_keeps_its_rate_over_all_queues_and_its_figures_add_up() {
     let mut books = Books::open(&bed).unwrap();
     let load = flood(&bed, &flows.concat(), 1000, 150e6);
     let rate = rate_at_server(&bed, 100e6);
-    println!("workers and queues: {:#} {:#}", show(&bed)["workers"], show(&bed)["ports"][1]);
+    let now = show(&bed);
+    println!("workers and queues: {:#} {:#}", now["workers"], now["ports"][1]);
     println!("the flood: {:?}", load.stop().unwrap());
     assert_near(rate, 100e6, TOLERANCE, "cake");
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);

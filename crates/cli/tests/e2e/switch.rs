@@ -3,7 +3,7 @@
 use crate::setup::{
     NARROWS, Scratch, complaint, ip, narrows, show, turn_to_count, turn_to_measure, wait_for,
 };
-use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, SERVER_IP};
+use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, SERVER_IP, written};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::raw::RawSocket;
@@ -420,7 +420,7 @@ fn a_static_entry_counts_and_a_deleted_one_does_not() {
     let Some(_turn) = turn_to_count() else { return };
     for plane in PLANES {
         let net = Net::known(bed(), plane);
-        let station = NOBODY.map(|byte| format!("{byte:02x}")).join(":");
+        let station = written(NOBODY);
         net.bridge(&format!("fdb add {station} dev {PORT_B} master static"));
         sleep(A_WHILE);
         assert_eq!(net.count(CLIENT, &[frame(ANNE, NOBODY, 100)]), [0, 1, 0]);
@@ -503,7 +503,7 @@ fn a_silent_station_ages_and_one_whose_frames_the_bridge_does_not_see_stays() {
             }
         };
         let knows = |station: [u8; 6]| {
-            let station = station.map(|byte| format!("{byte:02x}")).join(":");
+            let station = written(station);
             net.bridge("fdb show br br0").contains(&station)
         };
         assert!(knows(ANNE) && knows(BOB) && knows(CARL));
