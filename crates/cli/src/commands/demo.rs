@@ -154,7 +154,8 @@ struct Fleet {
 #[command(after_long_help = "Examples:
   narrows demo host --plot host.svg
   narrows demo host --ifb --limits 50
-  narrows demo host --limits 1000 --flows 64")]
+  narrows demo host --limits 1000 --flows 64
+  narrows demo host --limits 10,50 --hosts 4")]
 struct Host {
     /// Limit what arrives at the box, at an ifb, and not what it sends itself.
     #[arg(long)]
@@ -170,6 +171,11 @@ struct Host {
     /// How many TCP flows there are.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=512))]
     flows: u16,
+
+    /// Instead, between how many hosts the limit is shared: the first one has one flow, and each
+    /// other one twice as many as that before it. Jain's index is that of the hosts.
+    #[arg(long, value_name = "N", conflicts_with = "flows", value_parser = clap::value_parser!(u8).range(2..=i64::from(own_traffic::HOSTS_MAX)))]
+    hosts: Option<u8>,
 
     /// Seconds under load per system and limit.
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -285,6 +291,7 @@ impl Host {
             place: if self.ifb { Place::Arrives } else { Place::Leaves },
             limits: self.limits,
             flows: usize::from(self.flows),
+            hosts: self.hosts,
             window: Duration::from_secs(self.seconds),
         })?;
         if let Some(file) = &self.plot {

@@ -226,7 +226,7 @@ fn reflectors_are_asked_while_nothing_passes_and_only_then() {
 /// limit that drops leaves some of the line to TCP's caution. `MIN` is half of it.
 const SETTLED: f64 = 4.0;
 
-/// Has the rate at `dev` follow the line, whose device `down` is set, down under a load, and asserts
+/// Has the rate at `dev` follow the line, whose device `down` is set, down under a load. Asserts
 /// that more than [`SETTLED`] arrives then at `to` within some seconds.
 #[track_caller]
 fn assert_falls(bed: &Testbed, dev: &str, down: &str, [from, to]: [End<'_>; 2]) {

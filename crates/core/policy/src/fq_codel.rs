@@ -10,7 +10,7 @@ use crate::kind::{Rules, Site};
 use crate::plan::SharedLimit;
 use crate::{CodelQueueOptions, Params, PolicyError};
 use narrows_qdisc::codel::{CeThreshold, Selector};
-use narrows_qdisc::fq_codel::{Config, FLOWS_MAX, QUANTUM_MAX, QUANTUM_MIN};
+use narrows_qdisc::fq_codel::{Config, FLOWS_MAX, Hosts, QUANTUM_MAX, QUANTUM_MIN};
 use narrows_units::{Bytes, Nanos};
 
 /// The largest memory limit, as in the kernel.
@@ -39,6 +39,8 @@ pub struct FqCodelOptions {
     pub ce_threshold_selector: Option<Selector>,
     /// `drop_batch`
     pub drop_batch: Option<u32>,
+    /// `hosts`
+    pub hosts: Option<Hosts>,
 }
 
 impl FqCodelOptions {
@@ -98,6 +100,7 @@ impl Rules for Config {
             ecn: options.ecn.unwrap_or(self.ecn),
             ce_threshold: options.threshold(self.ce_threshold),
             drop_batch: options.drop_batch.unwrap_or(self.drop_batch).max(1),
+            hosts: options.hosts.unwrap_or(self.hosts),
             frame: site.facts.frame(),
         };
         Ok(())
@@ -135,6 +138,7 @@ mod tests {
         ce_threshold: None,
         ce_threshold_selector: None,
         drop_batch: None,
+        hosts: None,
     };
 
     #[test]
@@ -152,6 +156,14 @@ mod tests {
         assert_eq!(config.ce_threshold, Some(expected));
         let never = FqCodelOptions { ce_threshold: Some(CodelQueueOptions::NEVER), ..NOTHING };
         assert_eq!(changed(config, never).unwrap().ce_threshold, None);
+    }
+
+    #[test]
+    fn hosts_stay_until_another_command_names_them() {
+        let of = |hosts| FqCodelOptions { hosts: Some(hosts), ..NOTHING };
+        let config = made(of(Hosts::Destinations)).unwrap();
+        assert_eq!(changed(config, NOTHING).unwrap().hosts, Hosts::Destinations);
+        assert_eq!(changed(config, of(Hosts::None)).unwrap().hosts, Hosts::None);
     }
 
     #[test]

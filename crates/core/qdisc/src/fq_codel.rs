@@ -40,7 +40,7 @@ use flow::{Flow, Standing};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
-pub use config::{Config, FLOWS_MAX, QUANTUM_MAX, QUANTUM_MIN};
+pub use config::{Config, FLOWS_MAX, Hosts, QUANTUM_MAX, QUANTUM_MIN};
 pub use figures::Figures;
 
 /// How many packets ahead a batch of arrivals touches buckets, and then flows.

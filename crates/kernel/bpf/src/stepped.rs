@@ -219,10 +219,10 @@ mod tests {
 
     /// Bands of these priorities and weights, numbered from 1, below a class: with next to no rate
     /// of their own.
-    fn bands(orders: &[(u16, u32)]) -> BTreeMap<u32, Class> {
+    fn bands(orders: &[(u8, u32)]) -> BTreeMap<u32, Class> {
         let never = Class { target: u64::MAX, ..leaf(RATE) };
         let above = Class { child: 1, limit: 200 * MS, ..never };
-        let band = |(number, (prio, quantum)): (u32, &(u16, u32))| {
+        let band = |(number, (prio, quantum)): (u32, &(u8, u32))| {
             let sibling = if number == orders.len() as u32 { 0 } else { number + 1 };
             let (prio, quantum) = (*prio, *quantum);
             let band = Class { rate: 1, parent: ABOVE, sibling, prio, quantum, ..never };
@@ -287,7 +287,7 @@ mod tests {
 
     /// Classes under FlowValve's rules below one of [`RATE`], each with a priority, a weight, an
     /// assured rate and its lenders, numbered from 1.
-    fn valves(of: &[(u16, u32, u64, &[u16])]) -> (BTreeMap<u32, Class>, BTreeMap<u32, Label>) {
+    fn valves(of: &[(u8, u32, u64, &[u16])]) -> (BTreeMap<u32, Class>, BTreeMap<u32, Label>) {
         let valve = Class { rules: Rules::FlowValve, ..leaf(RATE) };
         let mut classes = BTreeMap::from([(ABOVE, Class { child: 1, ..valve })]);
         let promised = of.iter().map(|(_, _, rate, _)| rate).sum();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn valves_share_by_weight_what_is_not_assured_and_lend_by_label() {
-        let of: [(u16, u32, u64, &[u16]); 3] =
+        let of: [(u8, u32, u64, &[u16]); 3] =
             [(0, 1, 1, &[2]), (0, 3, 1, &[]), (1, 1, RATE / 10, &[])];
         let (classes, labels) = valves(&of);
         let got = |offered: &[(u64, u64)]| {

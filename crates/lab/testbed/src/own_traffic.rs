@@ -11,13 +11,18 @@
 //! - *Time a frame* is what all cores together were busy, with the sender's and the receiver's
 //!   work, over the frames. Only differences between systems say something.
 //!
-//! All systems with classes get the same three lines of `tc`, the kernel's or Narrows'.
+//! - *Fairness* is Jain's index of the flows; with several hosts, of the hosts.
+//!
+//! All systems with classes get the same three lines of `tc`, the kernel's or Narrows'. With
+//! several hosts `cake` and the host plane are told to share among hosts first; the others cannot.
 
 mod cell;
+mod hosts;
 mod place;
 mod report;
 mod system;
 
+pub use hosts::HOSTS_MAX;
 pub use place::Place;
 pub use report::{Report, Row};
 
@@ -27,10 +32,11 @@ use crate::delays_plot::{self, Line};
 use crate::progress::Progress;
 use crate::requirements::{self, ETHTOOL, IP, Refusal, TC};
 use anyhow::{Context, Result};
+use hosts::Host;
 use narrows_units::Rate;
 use std::path::PathBuf;
 use std::time::Duration;
-use system::{Running, System};
+use system::{Among, Running, System};
 
 /// The limits, in Mbit/s, by default.
 pub const LIMITS: [u64; 3] = [10, 50, 200];
@@ -44,8 +50,11 @@ pub struct Options {
     pub place: Place,
     /// The limits, in Mbit/s.
     pub limits: Vec<u64>,
-    /// How many TCP flows there are.
+    /// How many TCP flows there are, to one host.
     pub flows: usize,
+    /// Or between how many hosts the limit is shared: the first one has one flow, and each other
+    /// one twice as many as that before it.
+    pub hosts: Option<u8>,
     /// How long each system is measured under load at each limit, in whole seconds.
     pub window: Duration,
 }
@@ -60,7 +69,12 @@ pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let bed = Testbed::up(QUEUES)?;
     let ends = options.place.prepare(&bed)?;
-    let (systems, notes) = System::there_are(&bed, options.place);
+    let hosts = match options.hosts {
+        Some(count) => hosts::several(ends[1], count)?,
+        None => vec![Host { ip: ends[1].ip, flows: options.flows }],
+    };
+    let among = if hosts.len() > 1 { Among::Hosts } else { Among::Flows };
+    let (systems, notes) = System::there_are(&bed, options.place, among);
     let limited = options.limits.iter().flat_map(|mbit| {
         let limit = Rate::from_bits_per_sec(mbit * 1_000_000);
         systems.iter().map(move |system| (*system, Some(limit)))
@@ -76,8 +90,9 @@ pub fn run(options: &Options) -> Result<Report> {
         let title = format!("{shown}, {}", system.name());
         progress.begin(&title);
         let row = (|| {
-            let running = Running::start(&bed, options.place, system, limit, &options.program)?;
-            let outcome = cell::measure(ends, options)?;
+            let running =
+                Running::start(&bed, options.place, system, (limit, among), &options.program)?;
+            let outcome = cell::measure(ends, &hosts, options)?;
             Ok::<_, anyhow::Error>(Row::new(system, limit, &outcome, running.stop()?))
         })()
         .with_context(|| title.clone())?;
@@ -85,14 +100,15 @@ pub fn run(options: &Options) -> Result<Report> {
         rows.push(row);
     }
     drop(progress);
-    Ok(Report::new(rows, notes, options.place, options.flows))
+    let flows = hosts.iter().map(|host| host.flows).collect();
+    Ok(Report::new(rows, notes, options.place, flows))
 }
 
 /// The delays as a plot, as SVG.
 pub fn svg(report: &Report) -> Result<String> {
     let title = format!(
         "Round trips of UDP probes beside {} TCP flows {}: delay added to the path at rest",
-        report.flows,
+        report.flows.iter().sum::<usize>(),
         report.place.flows_of()
     );
     delays_plot::svg(&title, &report.rows.iter().map(line).collect::<Vec<_>>())

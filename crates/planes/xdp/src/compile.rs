@@ -9,6 +9,7 @@ use crate::{Enforcement, Name, Numbers, Refusal};
 use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
 use narrows_bpf::tree::{self, Image};
 use narrows_policy::{Key, Plan};
+use narrows_qdisc::fq_codel::Hosts;
 use narrows_units::wire::Framing;
 use std::collections::BTreeMap;
 
@@ -188,6 +189,11 @@ fn class_of(class: &Class, links: &Links, queue: Option<&VirtualQueue>) -> layou
         child: links.child,
         sibling: links.sibling,
         prio: class.prio,
+        hosts: match class.queue.as_ref().map_or(Hosts::None, |queue| queue.hosts) {
+            Hosts::None => layout::Hosts::FlowsAlone,
+            Hosts::Sources => layout::Hosts::Sources,
+            Hosts::Destinations => layout::Hosts::Destinations,
+        },
         lender: links.lender as u16,
     }
 }

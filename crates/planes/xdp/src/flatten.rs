@@ -25,7 +25,7 @@ use narrows_classify::{Filter, Otherwise, Rules};
 use narrows_coordination::{Label, Lenders, Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
 use narrows_qdisc::htb::Unclassified;
-use narrows_qdisc::{Config, bands, fifo, htb, tbf};
+use narrows_qdisc::{Config, bands, fifo, fq_codel, htb, tbf};
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ pub(crate) struct Class {
     /// Its rates; `None` if nothing limits it.
     pub(crate) rates: Option<Rates>,
     /// Who borrows first.
-    pub(crate) prio: u16,
+    pub(crate) prio: u8,
     /// Its weight within that.
     pub(crate) quantum: u32,
     /// Its virtual queue, if it is a leaf.
@@ -116,11 +116,13 @@ pub(crate) struct Queue {
     pub(crate) is_stated: bool,
     /// The AQM's target and interval, where a `codel` says them.
     pub(crate) aqm: Option<[Nanos; 2]>,
+    /// Among whom its rate is shared first.
+    pub(crate) hosts: fq_codel::Hosts,
 }
 
 impl Queue {
     fn of(limit: Bytes) -> Self {
-        Self { limit, is_stated: false, aqm: None }
+        Self { limit, is_stated: false, aqm: None, hosts: fq_codel::Hosts::None }
     }
 
     fn of_packets(packets: u32) -> Self {
@@ -234,7 +236,8 @@ impl<'a> Tree<'a> {
             Some(Config::Codel(codel)) => with_aqm(codel.limit, codel.target, codel.interval),
             // There each class is fair to its flows.
             Some(Config::FqCodel(fq)) if self.enforcement.is_at_host() => {
-                with_aqm(fq.limit, fq.target, fq.interval)
+                let queue = with_aqm(fq.limit, fq.target, fq.interval)?;
+                Ok(Queue { hosts: fq.hosts, ..queue })
             }
             Some(Config::Fq(fq)) if self.enforcement.is_at_host() => {
                 Ok(Queue::of_packets(fq.limit))
@@ -357,7 +360,7 @@ impl<'a> Tree<'a> {
             };
             let overhead = self.charge(overhead)?;
             let prio = if by_valve { class.prio } else { prio(&classes, id) };
-            let (rates, order) = (Rates { rate, ceil, burst, overhead }, (prio.into(), quantum));
+            let (rates, order) = (Rates { rate, ceil, burst, overhead }, (prio, quantum));
             self.add((handle, id), parent, rates, order, !is_bands);
             if by_valve && let Some(added) = self.classes.get_mut(&(handle, id)) {
                 let label = classes[&id].label.as_deref().copied().unwrap_or_default();
@@ -437,7 +440,7 @@ impl<'a> Tree<'a> {
         for ((place, class), child) in bands.classes.iter().enumerate().zip(children) {
             let id = u32::from(class.id);
             // Those that take turns are behind all others.
-            let order = (place.min(strict) as u16, class.quantum.unwrap_or(bands::QUANTUM_MAX));
+            let order = (place.min(strict) as u8, class.quantum.unwrap_or(bands::QUANTUM_MAX));
             let at = self.band((handle, id), at, order);
             entries.insert(id, self.place(*child, below(rules, id), at)?);
         }
@@ -448,7 +451,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The class `name` without a rate of its own in `at`; what is in it has this place.
-    fn band(&mut self, name: Name, at: At, order: (u16, u32)) -> At {
+    fn band(&mut self, name: Name, at: At, order: (u8, u32)) -> At {
         let above = at.parent().and_then(|above| self.classes.get(&above)?.rates);
         match above {
             Some(above) => {
@@ -467,7 +470,7 @@ impl<'a> Tree<'a> {
         name: Name,
         parent: Option<Name>,
         mut rates: Rates,
-        (prio, quantum): (u16, u32),
+        (prio, quantum): (u8, u32),
         is_of_htb: bool,
     ) {
         let above = parent.and_then(|parent| self.classes.get(&parent));

@@ -88,9 +88,10 @@ pub struct Outcome {
     pub because: &'static str,
 }
 
-/// How well `application` works over a path with this latency and loss, whose slowest direction may
-/// have `rate_bps`. A known part that is unacceptable makes 0 %, whatever else is unknown. Otherwise
-/// all parts are needed, but for the rate, which need not be limited. Nothing is allocated.
+/// How well `application` works over a path with this latency and loss, whose slowest direction
+/// may have `rate_bps`. A known part that is unacceptable makes 0 %, whatever else is unknown.
+/// Otherwise all parts are needed, but for the rate, which need not be limited. Nothing is
+/// allocated.
 fn outcome(
     application: &Application,
     (latency, loss): (Option<Latency>, Option<f64>),

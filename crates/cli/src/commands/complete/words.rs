@@ -199,6 +199,7 @@ pub(super) const KINDS: &[Kind] = &[
             "noecn",
             "ce_threshold",
             "drop_batch",
+            "hosts",
         ],
         &[],
     ),

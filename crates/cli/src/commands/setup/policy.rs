@@ -103,7 +103,7 @@ pub fn text(line: &Line) -> String {
 pub fn of_router(line: &Line, header: impl Fn(&str) -> u32) -> String {
     let Line { down, up, link, .. } = line;
     let Overhead { per_frame, minimum, framing } = link_overhead(link).unwrap_or_default();
-    let limit = |port: &String, rate: Rate| {
+    let limit = |port: &String, rate: Rate, hosts: &str| {
         let counted = match link.as_str() {
             "raw" => String::new(),
             _ => {
@@ -115,23 +115,24 @@ pub fn of_router(line: &Line, header: impl Fn(&str) -> u32) -> String {
         format!(
             "qdisc replace dev {port} root handle 1: htb default 10\n\
              class replace dev {port} parent 1: classid 1:10 htb rate {}{counted}\n\
-             qdisc replace dev {port} parent 1:10 fq_codel\n",
+             qdisc replace dev {port} parent 1:10 fq_codel{hosts}\n",
             written(rate)
         )
     };
-    let downloads: String = line.homes().iter().map(|home| limit(home, *down)).collect();
+    let downloads: String =
+        line.homes().iter().map(|home| limit(home, *down, " hosts dst")).collect();
     format!(
         "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
          # The words are those of tc-htb(8). Each flow has its share, and calls depart at once.\n\
          \n\
-         # Downloads are limited at {}.\n\
+         # Downloads are limited at {}: a fair share for each device that receives.\n\
          {downloads}\
          \n\
          # Uploads leave through {}.\n\
          {}",
         line.homes().join(", "),
         line.internet(),
-        limit(line.internet(), *up)
+        limit(line.internet(), *up, "")
     )
 }
 

@@ -1,4 +1,5 @@
-//! `fq_codel`: the words of `tc-fq_codel(8)`. As in `tc`, none of them may be abbreviated.
+//! `fq_codel`: the words of `tc-fq_codel(8)`, and `hosts`, which Linux has not. As in `tc`, none of
+//! them may be abbreviated.
 
 use super::codel::{packets, show_time, span};
 use super::legal::legal;
@@ -8,7 +9,7 @@ use crate::words::Words;
 use crate::{notation, number};
 use narrows_policy::{FqCodelOptions, Params};
 use narrows_qdisc::codel::Selector;
-use narrows_qdisc::fq_codel::{Config, Figures};
+use narrows_qdisc::fq_codel::{Config, Figures, Hosts};
 use narrows_units::{Bytes, Nanos};
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ const USAGE: &str = "Usage: ... fq_codel [ limit PACKETS ] [ flows NUMBER ]
                     [ quantum BYTES ] [ [no]ecn ]
                     [ ce_threshold TIME ]
                     [ ce_threshold_selector VALUE/MASK ]
-                    [ drop_batch SIZE ]";
+                    [ drop_batch SIZE ] [ hosts { src | dst | none } ]";
 
 pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     let mut options = FqCodelOptions::default();
@@ -49,12 +50,30 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
                 let hint = "a value and a mask of the traffic class, up to 255 each, as 0x1/0x3";
                 options.ce_threshold_selector = Some(legal(KIND, word, value, selector, hint)?);
             }
+            "hosts" => {
+                let value = words.value(word, "dst")?;
+                let hint = "src, dst, or none";
+                options.hosts = Some(legal(KIND, word, value, hosts, hint)?);
+            }
             "ecn" | "noecn" => options.ecn = Some(word == "ecn"),
             "help" => return Err(Complaint::wrong(USAGE)),
             _ => return Err(Complaint::wrong(format!("What is \"{word}\"?\n{USAGE}"))),
         }
     }
     Ok(Params::FqCodel(options))
+}
+
+const HOSTS: [(&str, Hosts); 3] =
+    [("none", Hosts::None), ("src", Hosts::Sources), ("dst", Hosts::Destinations)];
+
+fn hosts(word: &str) -> Option<Hosts> {
+    HOSTS.iter().find(|(name, _)| *name == word).map(|(_, hosts)| *hosts)
+}
+
+/// The word for `hosts`; none where flows share alone.
+fn hosts_word(hosts: Hosts) -> Option<&'static str> {
+    let found = HOSTS.iter().skip(1).find(|(_, of)| *of == hosts);
+    found.map(|(name, _)| *name)
 }
 
 fn selector(word: &str) -> Option<Selector> {
@@ -95,6 +114,9 @@ pub(super) fn show(config: &Config, line: &mut Line) {
         line.add("ecn", Json::Bool(true), "ecn ");
     }
     number(line, "drop_batch", drop_batch);
+    if let Some(hosts) = hosts_word(config.hosts) {
+        line.add("hosts", Json::Text(hosts.to_owned()), &format!("hosts {hosts} "));
+    }
 }
 
 pub(super) fn save(config: &Config) -> String {
@@ -113,6 +135,9 @@ pub(super) fn save(config: &Config) -> String {
         // Writing to a string cannot fail.
         let _ = write!(words, " ce_threshold {}us", micros(threshold.sojourn));
         let _ = write!(words, " ce_threshold_selector {value:#x}/{mask:#x}");
+    }
+    if let Some(hosts) = hosts_word(config.hosts) {
+        let _ = write!(words, " hosts {hosts}");
     }
     words
 }

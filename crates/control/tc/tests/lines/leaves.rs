@@ -48,6 +48,8 @@ fn an_fq_codel_is_shown_as_tc_shows_it() {
             "ce_threshold 2ms ce_threshold_selector 0x1/0x3 interval",
         ),
         ("drop_batch 1", "drop_batch 64", "drop_batch 1"),
+        ("hosts dst", "drop_batch 64 ", "drop_batch 64 hosts dst "),
+        ("hosts dst hosts none", "drop_batch 64 ", "drop_batch 64 "),
         // As in tc, 0 counts as not given.
         ("limit 0 flows 0 target 0 drop_batch 0", "limit", "limit"),
     ] {
@@ -218,6 +220,7 @@ fn invalid_values_are_refused_with_valid_ones() {
         ("fq_codel target 5hours", 1, "target"),
         ("fq_codel lim 5", 1, "Usage: ... fq_codel"),
         ("fq_codel help", 1, "drop_batch SIZE"),
+        ("fq_codel hosts both", 1, "illegal value for \"hosts\": \"both\": src, dst, or none."),
         ("fq_codel limit", 255, "limit 10240"),
         ("codel limit x", 1, "limit"),
         ("codel flows 5", 1, "What is \"flows\"?"),
@@ -379,10 +382,11 @@ fn netem_words() -> impl Strategy<Value = String> {
 }
 
 fn fq_codel_words() -> impl Strategy<Value = String> {
-    (any::<u32>(), 0u32..=65_536, any::<u32>(), any::<u32>(), 0u32..=1 << 20, any::<[u8; 2]>(), any::<bool>()).prop_map(
-        |(limit, flows, target, threshold, quantum, [value, mask], ecn)| {
+    (any::<u32>(), 0u32..=65_536, any::<u32>(), any::<u32>(), 0u32..=1 << 20, any::<[u8; 2]>(), any::<bool>(), 0usize..3).prop_map(
+        |(limit, flows, target, threshold, quantum, [value, mask], ecn, hosts)| {
+            let hosts = ["none", "src", "dst"][hosts];
             let ecn = if ecn { "ecn" } else { "noecn" };
-            format!("limit {limit} flows {flows} target {target}us interval {limit}us ce_threshold {threshold}us ce_threshold_selector {value}/{mask} quantum {quantum} memory_limit {threshold} drop_batch {limit} {ecn}")
+            format!("limit {limit} flows {flows} target {target}us interval {limit}us ce_threshold {threshold}us ce_threshold_selector {value}/{mask} quantum {quantum} memory_limit {threshold} drop_batch {limit} hosts {hosts} {ecn}")
         },
     )
 }

@@ -11,6 +11,19 @@ pub const QUANTUM_MIN: u32 = 256;
 /// The largest quantum, as in Linux.
 pub const QUANTUM_MAX: u32 = 1 << 20;
 
+/// Among whom the rate is shared first. Not in Linux's `fq_codel`; as `dual-srchost` and
+/// `dual-dsthost` of `cake`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hosts {
+    /// Flows alone, whatever hosts they are of.
+    #[default]
+    None,
+    /// Hosts by the source address, then each host's flows.
+    Sources,
+    /// Hosts by the destination address, then each host's flows.
+    Destinations,
+}
+
 /// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -33,6 +46,9 @@ pub struct Config {
     pub ce_threshold: Option<CeThreshold>,
     /// How many packets are dropped at once where there are too many, at least 1 (`drop_batch`).
     pub drop_batch: u32,
+    /// Among whom the rate is shared first. Only where packets get departure times: queues share
+    /// among flows alone.
+    pub hosts: Hosts,
     /// The longest frame of the port, in bytes: this much behind a packet does not count as a
     /// queue.
     pub frame: u32,
@@ -54,6 +70,7 @@ impl Config {
             ecn: true,
             ce_threshold: None,
             drop_batch: 64,
+            hosts: Hosts::None,
             frame,
         }
     }

@@ -12,8 +12,7 @@
  * has the number beside its sum, and what an old number says is nothing. Several CPUs change
  * entries, each with one compare-and-swap.
  *
- * The same slots count flows: for how much of a slot's time each flow is busy with its share
- * (flow_clock.h). Their sum is the number of flows that are busy at that time.
+ * The same slots count flows (busy.h).
  */
 #ifndef CALENDAR_H
 #define CALENDAR_H
@@ -27,8 +26,6 @@
 #define SLOT_SHIFT_MAX 28
 /* How often a CPU tries to change an entry that others change, too. */
 #define TRIES 4
-/* The slots over which the number of flows is a mean. */
-#define LATELY 16
 #define NONE (~0ULL)
 /* What is owed is forgotten for so much time at once, in ns: so no rate overflows. */
 #define SINCE_MAX (1ULL << 36)
@@ -92,16 +89,6 @@ struct booking {
 	__u32 shift;
 };
 
-/* A flow that is busy from one time to another. */
-struct busy {
-	__u64 from;
-	__u64 until;
-	__u64 slot;
-	__u64 end;			/* of the calendar, as a slot */
-	__u32 class;
-	__u32 shift;
-};
-
 /* What a CPU is at. In a map and not on the stack: the verifier follows what is on the stack through
  * all turns of a loop. */
 struct {
@@ -111,25 +98,11 @@ struct {
 	__type(value, struct booking);
 } bookings SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct busy);
-} busy_times SEC(".maps");
-
 static __always_inline struct booking *booking_here(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&bookings, &zero);
-}
-
-static __always_inline struct busy *busy_here(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&busy_times, &zero);
 }
 
 /* Whether the packet begins in this slot and not in that of its own time, although it has some of its
@@ -238,61 +211,6 @@ __noinline int book_bytes(void)
 	if (of->left)
 		owe(calendar, of, of->left);
 	return 0;
-}
-
-static long add_busy(__u32 index, void *unused)
-{
-	struct busy *of = busy_here();
-	struct calendar *calendar;
-	__u64 slot, begins, ends;
-	__u64 *entry, length;
-
-	if (!of)
-		return 1;
-	calendar = calendar_of(of->class);
-	slot = of->slot;
-	begins = slot << of->shift;
-	ends = begins + (1ULL << of->shift);
-	if (!calendar || slot >= of->end || begins >= of->until)
-		return 1;
-	entry = &calendar->busy[slot & (SLOTS - 1)];
-	length = min(ends, of->until) - max(begins, of->from);
-	length >>= of->shift - SLOT_SHIFT;
-	for (int i = 0; i < TRIES; i++) {
-		__u64 was = *(volatile __u64 *)entry;
-		__u64 is = slot << 32 | (sum_in(was, slot) + length);
-
-		if (__sync_val_compare_and_swap(entry, was, is) == was)
-			break;
-	}
-	of->slot = slot + 1;
-	return 0;
-}
-
-/* Counts the flow that this CPU is at in all slots of its time. */
-__noinline int count_busy(void)
-{
-	struct busy *of = busy_here();
-
-	if (!of)
-		return 0;
-	of->slot = of->from >> of->shift;
-	bpf_loop(SLOTS, add_busy, 0, 0);
-	return 0;
-}
-
-/* How many flows are busy, as a multiple of 2^-20, and at least one: as many as there lately were, or
- * those that are known to be in a slot to come. The mean is over several packets: what is busy in
- * the present slot changes with each packet of a small flow. */
-static __always_inline __u64 busy_flows(struct calendar *calendar, __u64 now, __u64 later)
-{
-	__u64 lately = 0;
-
-	for (int i = 1; i <= LATELY; i++)
-		lately += sum_in(calendar->busy[(now - i) & (SLOTS - 1)], now - i);
-	lately = max(lately / LATELY, 1ULL << SLOT_SHIFT);
-	return later > now ? max(lately, sum_in(calendar->busy[later & (SLOTS - 1)], later)) :
-			     lately;
 }
 
 #endif

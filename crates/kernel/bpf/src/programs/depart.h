@@ -19,6 +19,9 @@
  * though its bytes are booked where there is room: those behind it wait for it. What departs so
  * early is bounded by a part of the class's rate, so a flood of new flows waits as others do.
  *
+ * *Hosts.* A class may share its rate among hosts first (dual-srchost and dual-dsthost of CAKE). Then
+ * a flow's share is that of its host by the number of the host's flows.
+ *
  * Packets of a flow keep their order, but for what the sender asks. Their delay is bounded by the
  * class's limit: what would wait longer is dropped. The AQM looks at the same delay, for each flow
  * by itself.
@@ -30,8 +33,10 @@
 #define DEPART_H
 
 #include "aqm.h"
+#include "busy.h"
 #include "calendar.h"
 #include "flow_clock.h"
+#include "host_load.h"
 #include "way.h"
 
 /* A packet up to this charge may depart early. */
@@ -70,6 +75,7 @@
 struct departure {
 	__u32 plan;
 	__u32 leaf;			/* its class */
+	__u32 host;			/* its host's entry (host_load.h), or NO_HOST */
 	__u32 bytes;			/* what it is on the wire, */
 	__u32 packets;			/* and in how many frames */
 	__u64 cost;
@@ -185,7 +191,7 @@ static __always_inline int judge_delay(struct departure *packet, const struct cl
 	packet->from = max(now - credit_of(class), flow->finish);
 	/* A flow of which nothing waits has room for a packet: if it is dropped, its sender may have
 	 * no reason to try again for long. And one packet is no queue (CoDel). */
-	if (!waits)
+	if (!waits && !has_used_share(packet->host, now + most))
 		packet->from = min(packet->from, now + most);
 	delay = max(max(packet->from, flow->last), now) - now;
 	/* The rest of the limit is for what departs later than its share begins. */
@@ -193,6 +199,10 @@ static __always_inline int judge_delay(struct departure *packet, const struct cl
 		*(volatile __u64 *)&node->unsatisfied_at = now;
 		return FULL;
 	}
+	/* Packets of other hosts, which are spread further ahead, may leave it no room before. It is not
+	 * their delay. */
+	if (packet->host != NO_HOST)
+		delay = max(packet->from, now) - now;
 	return is_wanted(class, &flow->aqm, waits ? delay : 0, now) ? MARK_OR_DROP : SEND;
 }
 
@@ -252,7 +262,7 @@ static __always_inline __u64 share_taken(const struct calendar *calendar, const 
 	if (!waits)
 		return lasts;
 	alone = time_for(packet->cost, rate);
-	if (lasts <= alone)
+	if (lasts <= alone || has_used_share(packet->host, packet->from))
 		return lasts;
 	part = (lasts - alone) / 1024 * *(const volatile __u64 *)&calendar->more;
 	soon = min(2 * lasts, limit_of(class) / 2);
@@ -268,12 +278,18 @@ static __always_inline void use_share(struct flow_clock *flow, struct calendar *
 				      const struct departure *packet, __u64 begins, __u64 rate,
 				      __u32 shift)
 {
-	__u64 now = packet->now, flows = busy_flows(calendar, now >> shift, begins >> shift);
+	__u64 now = packet->now, flows = busy_in(leaf, now >> shift, begins >> shift);
 	__u64 late_max = max(LATE_MAX, LATE_FRAMES * time_for(SPARSE_MAX, rate)), lasts;
 	struct busy *busy = busy_here();
+	__u64 of_host;
 
 	if (!busy)
 		return;
+	busy->host = packet->host;
+	busy->load = load_of_host(packet->host, now >> shift, begins >> shift);
+	/* As many shares as there are hosts, and this host's in as many parts. */
+	of_host = time_for(packet->cost * (flows >> 10) >> (SLOT_SHIFT - 10), rate);
+	flows = (flows >> 10) * (busy->load >> 10);
 	late_max = min(late_max, class->limit / 2);
 	adapt_more(calendar, class, packet, rate, shift, late_max);
 	lasts = share_taken(calendar, class, packet, flows, rate, shift, late_max);
@@ -285,6 +301,8 @@ static __always_inline void use_share(struct flow_clock *flow, struct calendar *
 	/* Of a flow below its share, too, the time counts that its packet takes. */
 	busy->until = max(flow->finish, busy->from + lasts);
 	count_busy();
+	/* A host, too, gets more as long as bytes are lost. */
+	use_host_share(packet->host, now, of_host - of_host / 1024 * calendar->more, busy->until);
 }
 
 /* Notes whether the class wants more: it does if packets of it have waited for it all along. */

@@ -23,6 +23,7 @@
 #include "count.h"
 #include "depart.h"
 #include "frame.h"
+#include "host_hash.h"
 #include "mark.h"
 #include "overhead.h"
 #include "segments.h"
@@ -58,6 +59,9 @@ static __noinline int set_departure(struct __sk_buff *ctx, struct departure *pac
 	packet->now = bpf_ktime_get_ns();
 	packet->asked = asked(ctx, packet->now);
 	flow = flow_clock_of(packet->leaf, bpf_get_hash_recalc(ctx), packet->now);
+	packet->host = NO_HOST;
+	if (class->hosts != FLOWS_ALONE)
+		packet->host = find_host(packet->leaf, host_hash(ctx, class->hosts), packet->now);
 	if (!node || !flow)
 		return 0;
 	/* Not even asked for: it would take the room of all others. */

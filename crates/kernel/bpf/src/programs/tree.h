@@ -119,6 +119,13 @@ enum rules {
 	FLOWVALVE,			/* valve.h, with a label */
 };
 
+/* Whether a class shares its rate among hosts first, and which address is a host's. */
+enum hosts {
+	FLOWS_ALONE,
+	SOURCES,
+	DESTINATIONS,
+};
+
 struct class {
 	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
 	__u64 ceil;			/* never exceeded, in bytes per second */
@@ -135,7 +142,8 @@ struct class {
 	__u32 parent;			/* 0 at the root */
 	__u32 child;			/* the first below it, 0 at a leaf */
 	__u32 sibling;			/* the next beside it, 0 at the last */
-	__u16 prio;
+	__u8 prio;
+	__u8 hosts;			/* at a leaf, by which address it shares among hosts (enum hosts) */
 	__u16 lender;			/* at a leaf, the class whose assured rate is its own; 0 for itself */
 };
 

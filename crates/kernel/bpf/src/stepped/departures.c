@@ -15,6 +15,7 @@ struct departures {
 	struct calendar calendars[CLASSES_MAX];
 	struct order orders[CLASSES_MAX];
 	struct flow_set flows[FLOW_SETS];
+	struct host_load hosts[HOSTS];
 	struct sharing sharing;
 	struct class_slot slots[CLASSES_MAX];
 	struct departure packet;
@@ -47,6 +48,8 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 		return index < CLASSES_MAX ? &tree->orders[index] : NULL;
 	if (map == &flow_clocks)
 		return index < FLOW_SETS ? &tree->flows[index] : NULL;
+	if (map == &host_loads)
+		return index < HOSTS ? &tree->hosts[index] : NULL;
 	return NULL;
 }
 
@@ -68,7 +71,7 @@ void departures_class(struct departures *of, __u32 number, const struct class *c
 
 /* The answer for a packet, and when it departs. */
 int departures_ask(struct departures *of, __u64 now, __u32 leaf, __u64 cost, __u32 hash,
-		   __u64 asked, int is_ecn, __u64 *at)
+		   __u32 host, __u64 asked, int is_ecn, __u64 *at)
 {
 	struct departure *packet = &of->packet;
 	struct class *class = &of->classes[leaf];
@@ -84,6 +87,7 @@ int departures_ask(struct departures *of, __u64 now, __u32 leaf, __u64 cost, __u
 	packet->asked = asked;
 	packet->at_once = packet->is_control = 0;
 	flow = flow_clock_of(leaf, hash, now);
+	packet->host = class->hosts == FLOWS_ALONE ? NO_HOST : find_host(leaf, host, now);
 	node->offered += cost;
 	answer = judge_delay(packet, class, node, flow);
 	if (answer == FULL || (answer == MARK_OR_DROP && !is_ecn))

@@ -32,6 +32,7 @@ unsafe extern "C" {
         leaf: u32,
         cost: u64,
         hash: u32,
+        host: u32,
         asked: u64,
         is_ecn: c_int,
         at: *mut u64,
@@ -47,6 +48,8 @@ pub struct Packet {
     pub cost: u64,
     /// The hash of its flow.
     pub hash: u32,
+    /// That of its host, for a class that shares among hosts.
+    pub host: u32,
     /// The departure that its sender asked for; 0 for none.
     pub asked: Nanos,
     /// Whether the AQM may mark it.
@@ -84,13 +87,13 @@ impl Departures {
     /// # Panics
     /// If there is no such class.
     pub fn ask(&mut self, now: Nanos, packet: &Packet) -> (Answer, Option<Nanos>) {
-        let Packet { leaf, cost, hash, asked, is_ecn } = *packet;
+        let Packet { leaf, cost, hash, host, asked, is_ecn } = *packet;
         assert!(leaf < CLASSES_MAX, "there is no class {leaf}");
         let (mut at, is_ecn) = (0, c_int::from(is_ecn));
         let raw = self.raw.as_ptr();
         // SAFETY: `raw` is a tree, which `&mut` keeps from others, and the class is among its.
         let answer =
-            unsafe { departures_ask(raw, now.0, leaf, cost, hash, asked.0, is_ecn, &mut at) };
+            unsafe { departures_ask(raw, now.0, leaf, cost, hash, host, asked.0, is_ecn, &mut at) };
         // No time is 0.
         (Answer::of(answer), (at != 0).then_some(Nanos(at)))
     }

@@ -179,7 +179,9 @@ pub struct Class {
     /// The next sibling; 0 at the last.
     pub sibling: u32,
     /// Who borrows first: 0 before 15.
-    pub prio: u16,
+    pub prio: u8,
+    /// At a leaf, whether it shares its rate among hosts first.
+    pub hosts: Hosts,
     /// At a leaf, the class above it whose assured rate counts as its own; 0 for itself.
     pub lender: u16,
 }
@@ -195,6 +197,19 @@ pub enum Framing {
     Atm = 1,
     /// With a byte more for every started 64.
     Ptm = 2,
+}
+
+/// `enum hosts` of `programs/tree.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Hosts {
+    /// Flows share, whatever hosts they are of.
+    #[default]
+    FlowsAlone = 0,
+    /// Hosts that packets come from.
+    Sources = 1,
+    /// Hosts that packets go to.
+    Destinations = 2,
 }
 
 /// `enum rules` of `programs/tree.h`.
@@ -276,7 +291,8 @@ impl Class {
             u32::from_ne_bytes([a, b, c, d])
         };
         let kinds = u16::from_ne_bytes([self.framing as u8, self.rules as u8]);
-        let (least, place) = (short(minimum, kinds), short(prio, lender));
+        let order = u16::from_ne_bytes([prio, self.hosts as u8]);
+        let (least, place) = (short(minimum, kinds), short(order, lender));
         let pairs = [
             pair(batch, quantum),
             pair(self.per_frame as u32, least),
@@ -327,6 +343,8 @@ mod tests {
         assert_eq!((class.len(), class[52], class[76], class[78]), (80, 1, 2, 3));
         let kinds = Class { framing: Framing::Ptm, rules: Rules::FlowValve, ..Class::default() };
         assert_eq!(kinds.bytes()[62..64], [2, 1]);
+        let hosts = Class { hosts: Hosts::Destinations, ..Class::default() };
+        assert_eq!(hosts.bytes()[76..78], [0, 2]);
         let label = Label { weight: 7, path: vec![5], lenders: vec![9; 32], ..Label::default() };
         let bytes = label.bytes();
         assert_eq!((bytes.len(), bytes[24], bytes[32], bytes[34]), (112, 7, 5, 0));

@@ -407,7 +407,7 @@ impl<'a> Words<'a> {
     }
 
     fn fq_codel(&mut self) -> String {
-        let options: [(&str, &[&str]); 8] = [
+        let options: [(&str, &[&str]); 9] = [
             ("limit", &COUNTS),
             ("flows", &COUNTS),
             ("memory_limit", &SIZES),
@@ -416,6 +416,7 @@ impl<'a> Words<'a> {
             ("quantum", &SIZES),
             ("ce_threshold", &TIMES),
             ("drop_batch", &COUNTS),
+            ("hosts", &["src", "dst", "none"]),
         ];
         self.options(&options)
     }

@@ -56,7 +56,8 @@ impl Departs {
         // Flows that differ in a bit are far apart, as the kernel's hashes are.
         let hash = hash.wrapping_mul(0x9e37_79b9);
         let asked = Nanos::ZERO;
-        let packet = departures::Packet { leaf, cost: frame.0, hash, asked, is_ecn: false };
+        let packet =
+            departures::Packet { leaf, cost: frame.0, hash, host: 0, asked, is_ecn: false };
         self.tree.ask(now, &packet).1
     }
 

@@ -1,6 +1,7 @@
 //! One system at one limit: the path at rest, and then under load.
 
 use super::Options;
+use super::hosts::{Host, by_host};
 use crate::bed::End;
 use crate::cpu::{self, MachineTime};
 use crate::probe::{self, Probe};
@@ -35,16 +36,24 @@ pub(super) struct Outcome {
     pub(super) loaded: Trips,
     /// What the receiver's device got, by seconds.
     pub(super) seconds: Vec<Delivered>,
-    /// Payload that each TCP flow carried within the window, in bytes.
-    pub(super) flows: Vec<u64>,
+    /// Payload that each host got within the window, in bytes; of a single one, each of its TCP
+    /// flows.
+    pub(super) shares: Vec<u64>,
     /// How long all cores together were busy within the window.
     pub(super) busy: Duration,
 }
 
 /// Measures what is between sender and receiver under load for a while.
-pub(super) fn measure([sender, receiver]: [End<'_>; 2], options: &Options) -> Result<Outcome> {
-    let ports = (PORT..).take(options.flows);
-    let addresses: Vec<_> = ports.map(|port| SocketAddrV4::new(receiver.ip, port)).collect();
+pub(super) fn measure(
+    [sender, receiver]: [End<'_>; 2],
+    hosts: &[Host],
+    options: &Options,
+) -> Result<Outcome> {
+    let of_host = |host: &Host| {
+        let ip = host.ip;
+        (PORT..).take(host.flows).map(move |port| SocketAddrV4::new(ip, port))
+    };
+    let addresses: Vec<_> = hosts.iter().flat_map(of_host).collect();
     let flows = Flows::to(sender, receiver.namespace, &addresses)?;
     let probe = PROBE.start(sender, receiver)?;
     let idle_from = probe::now()?;
@@ -67,11 +76,12 @@ pub(super) fn measure([sender, receiver]: [End<'_>; 2], options: &Options) -> Re
     flows.stop()?;
     let span = to.saturating_sub(from) * u32::try_from(cpu::online()?).context("many cores")?;
     let between = |pair: &[_]| Delivered::between(&pair[0], &pair[1]);
+    let flows: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
     Ok(Outcome {
         idle: Trips::of(&samples, idle_from, idle_to),
         loaded: Trips::of(&samples, from, to),
         seconds: readings.windows(2).map(between).collect(),
-        flows: before.iter().zip(&after).map(|(before, after)| after - before).collect(),
+        shares: if hosts.len() > 1 { by_host(hosts, &flows) } else { flows },
         busy: span.saturating_sub(idle_after.saturating_sub(idle_before)),
     })
 }

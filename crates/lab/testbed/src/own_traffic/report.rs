@@ -31,7 +31,7 @@ pub struct Row {
     pub delivered_bps: u64,
     /// The largest deviation of a second from the limit, in percent of it.
     pub off_percent: Option<f64>,
-    /// Jain's index of the flows.
+    /// Jain's index of the hosts; of a single one's flows.
     pub jain: f64,
     /// The median of the probes' delay that the load adds, in microseconds,
     pub added_median_us: Option<f64>,
@@ -64,7 +64,7 @@ impl Row {
             let each = outcome.seconds.iter().map(|second| second.deviation_percent(limit));
             each.max_by(|one, other| one.abs().total_cmp(&other.abs()))
         };
-        let flows: Vec<f64> = outcome.flows.iter().map(|bytes| *bytes as f64).collect();
+        let shares: Vec<f64> = outcome.shares.iter().map(|bytes| *bytes as f64).collect();
         let frames: u64 = outcome.seconds.iter().map(|second| second.packets).sum();
         let bits: f64 = outcome.seconds.iter().map(|second| second.bytes.0 as f64 * 8.0).sum();
         let nanos: f64 = outcome.seconds.iter().map(|second| second.span.0 as f64).sum();
@@ -74,7 +74,7 @@ impl Row {
             limit_bps: limit.map(Rate::bits_per_sec),
             delivered_bps: (bits * 1e9 / nanos.max(1.0)) as u64,
             off_percent: limit.and_then(off),
-            jain: jain(&flows),
+            jain: jain(&shares),
             added_median_us: added(50.0),
             added_p99_us: added(99.0),
             added_percentiles_us: (0..=100)
@@ -124,7 +124,7 @@ pub struct Verdict {
     /// By how much that is longer than under `cake` at the same limit, at worst, where there is a
     /// `cake`.
     pub more_than_cake_ms: Option<f64>,
-    /// The least index of equal flows.
+    /// The least index.
     pub jain: f64,
     /// Packets that the counters do not explain.
     pub unaccounted: i64,
@@ -188,8 +188,8 @@ pub struct Report {
     pub machine: Machine,
     /// Where the limit was.
     pub place: Place,
-    /// How many TCP flows there were.
-    pub flows: usize,
+    /// How many TCP flows each host had.
+    pub flows: Vec<usize>,
     /// The systems.
     pub rows: Vec<Row>,
     /// What was not measured, and why.
@@ -199,7 +199,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(rows: Vec<Row>, notes: Vec<String>, place: Place, flows: usize) -> Self {
+    pub(super) fn new(rows: Vec<Row>, notes: Vec<String>, place: Place, flows: Vec<usize>) -> Self {
         let verdict = Verdict::of(&rows);
         Self { machine: Machine::here(), place, flows, rows, notes, verdict }
     }
@@ -212,7 +212,14 @@ fn mbit(bps: u64) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { machine, place, flows, rows, notes, verdict } = self;
-        writeln!(f, "{machine}; {flows} TCP flows {}\n", place.flows_of())?;
+        let whose = place.flows_of();
+        match &flows[..] {
+            [flows] => writeln!(f, "{machine}; {flows} TCP flows {whose}\n")?,
+            several => {
+                let each: Vec<String> = several.iter().map(usize::to_string).collect();
+                writeln!(f, "{machine}; hosts with {} TCP flows {whose}\n", each.join(", "))?;
+            }
+        }
         let heads = [
             "limit",
             "system",
@@ -264,7 +271,7 @@ mod tests {
                 row(System::Cake, 0.1, 2.0),
                 row(System::Narrows, off, p99),
             ];
-            Report::new(rows, vec!["none".into()], Place::Leaves, 8)
+            Report::new(rows, vec!["none".into()], Place::Leaves, vec![8])
         };
         assert!(report(-0.2, 2.9).verdict.is_met());
         assert!(!report(-0.2, 3.1).verdict.is_met());

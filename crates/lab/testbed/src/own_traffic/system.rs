@@ -13,6 +13,13 @@ use std::path::Path;
 const BURST: Nanos = Nanos::from_millis(4);
 const BURST_MIN: u64 = 65_536;
 
+/// Among whom a system that can choose shares first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    Flows,
+    Hosts,
+}
+
 /// A system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
@@ -44,11 +51,11 @@ impl System {
     }
 
     /// Those with a limit that this kernel has, and why it has no others.
-    pub(super) fn there_are(bed: &Testbed, place: Place) -> (Vec<Self>, Vec<String>) {
+    pub(super) fn there_are(bed: &Testbed, place: Place, among: Among) -> (Vec<Self>, Vec<String>) {
         let (mut there, mut notes) = (Vec::new(), Vec::new());
         for system in Self::OF_THE_KERNEL {
             let limit = Some(Rate::from_bits_per_sec(10_000_000));
-            match Kernel::put(bed, place, &system.words(limit, place.device())) {
+            match Kernel::put(bed, place, &system.words((limit, among), place.device())) {
                 Ok(_) => there.push(system),
                 Err(error) => {
                     let why: Vec<String> =
@@ -62,20 +69,25 @@ impl System {
     }
 
     /// The words of `tc` that put it at `limit` at `device`, where nothing is.
-    pub(super) fn words(self, limit: Option<Rate>, device: &str) -> Vec<String> {
+    pub(super) fn words(self, (limit, among): (Option<Rate>, Among), device: &str) -> Vec<String> {
         let root = format!("qdisc add dev {device} root");
         let Some(limit) = limit else { return Vec::new() };
         let rate = format!("{}bit", limit.bits_per_sec());
         let burst = limit.bytes_in(BURST).0.max(BURST_MIN);
+        let hosts = match (self, among) {
+            (Self::Cake, Among::Hosts) => " dual-dsthost",
+            (Self::Narrows, Among::Hosts) => " hosts dst",
+            _ => "",
+        };
         match self {
             Self::Unlimited => Vec::new(),
             Self::Plain => vec![format!("{root} tbf rate {rate} burst {burst} latency 400ms")],
             Self::HtbFqCodel | Self::Narrows => vec![
                 format!("{root} handle 1: htb default 10"),
                 format!("class add dev {device} parent 1: classid 1:10 htb rate {rate}"),
-                format!("qdisc add dev {device} parent 1:10 handle 10: fq_codel"),
+                format!("qdisc add dev {device} parent 1:10 handle 10: fq_codel{hosts}"),
             ],
-            Self::Cake => vec![format!("{root} cake bandwidth {rate} besteffort")],
+            Self::Cake => vec![format!("{root} cake bandwidth {rate} besteffort{hosts}")],
         }
     }
 }
@@ -99,7 +111,7 @@ impl<'a> Running<'a> {
         bed: &'a Testbed,
         place: Place,
         system: System,
-        limit: Option<Rate>,
+        limit: (Option<Rate>, Among),
         program: &Path,
     ) -> Result<Self> {
         if system != System::Narrows {
@@ -153,10 +165,12 @@ mod tests {
 
     #[test]
     fn the_host_plane_gets_the_words_of_the_kernel_s_classes() {
-        let limit = Some(Rate::from_bits_per_sec(50_000_000));
+        let limit = (Some(Rate::from_bits_per_sec(50_000_000)), Among::Flows);
         assert_eq!(System::Narrows.words(limit, "a"), System::HtbFqCodel.words(limit, "a"));
+        let by_host = System::Narrows.words((limit.0, Among::Hosts), "a");
+        assert!(by_host[2].ends_with("fq_codel hosts dst"), "{by_host:?}");
         let tbf = System::Plain.words(limit, "a").concat();
         assert!(tbf.contains("rate 50000000bit burst 65536"), "{tbf}");
-        assert!(System::Unlimited.words(None, "a").is_empty());
+        assert!(System::Unlimited.words((None, Among::Flows), "a").is_empty());
     }
 }

@@ -9,6 +9,8 @@ use narrows_forwarding::{Forwarding, PerPort, PortId};
 use narrows_policy::{
     FleetLimit, FleetName, Plan, Policy, PolicyError, PortPolicy, is_intermediate,
 };
+use narrows_qdisc::Config;
+use narrows_qdisc::fq_codel::Hosts;
 use narrows_shaper::Installation;
 use narrows_shares::Shares;
 use narrows_xdp::Numbers;
@@ -208,8 +210,19 @@ pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, 
     if let Some(enforcement) = kind.enforcement() {
         let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
         narrows_xdp::compile(&plan, &Numbers::default(), enforcement).map_err(refused)?;
+    } else if shares_among_hosts(&plan) {
+        let why = "hosts: only `--plane host` has it. Give the class a cake with dual-srchost or \
+                   dual-dsthost, or leave it out.";
+        let source = PolicyError::Leaf { kind: "fq_codel", why: why.to_owned() };
+        return Err(does_not_fit(name, source));
     }
     Ok(plan)
+}
+
+/// Whether an `fq_codel` of `plan` shares its rate among hosts first.
+fn shares_among_hosts(plan: &Plan) -> bool {
+    let shares = |config: &Config| matches!(config, Config::FqCodel(fq_codel) if fq_codel.hosts != Hosts::None);
+    plan.nodes.values().any(|node| shares(&node.config))
 }
 
 /// The refusal of a policy that does not fit `port`.

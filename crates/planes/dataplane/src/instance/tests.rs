@@ -453,3 +453,21 @@ fn an_order_that_the_plane_refuses_changes_nothing() {
     // The one that was restored, and the one that was ordered.
     assert_eq!(calls.borrow().installed.len(), 2);
 }
+
+#[test]
+fn an_fq_codel_that_shares_among_hosts_is_for_the_host_plane() {
+    let check = |plane, words: &str| {
+        let lines = format!(
+            "qdisc add dev {dev} root handle 1: tbf rate 10mbit burst 20k latency 50ms\n\
+             qdisc add dev {dev} parent 1:1 fq_codel {words}\n",
+            dev = PORTS[0]
+        );
+        let plan = Plan::of(policy(&lines).port(PORTS[0]), 2).unwrap();
+        planning::runnable(PORTS[0], plane, plan).map(drop)
+    };
+    assert!(check(PlaneKind::Host, "hosts dst").is_ok());
+    assert!(check(PlaneKind::Xsk, "hosts none").is_ok());
+    let refusal = check(PlaneKind::Xsk, "hosts src").unwrap_err().to_string();
+    assert!(refusal.contains("Give the class a cake with dual-srchost"), "{refusal}");
+    assert!(check(PlaneKind::Xdp, "hosts src").is_err());
+}

@@ -604,6 +604,21 @@ fn a_host_s_classes_are_fair_to_their_flows_and_other_planes_need_a_queue_for_th
 }
 
 #[test]
+fn a_host_s_class_shares_among_hosts_if_its_fq_codel_says_so() {
+    for (words, hosts) in [
+        ("", layout::Hosts::FlowsAlone),
+        (" hosts src", layout::Hosts::Sources),
+        (" hosts dst", layout::Hosts::Destinations),
+        (" hosts none", layout::Hosts::FlowsAlone),
+    ] {
+        let lines = format!("{HTB}qdisc add dev a parent 1:30 fq_codel{words}\n");
+        let classes = shaped(&lines);
+        assert_eq!(classes[&3].hosts, hosts, "{words}");
+        assert_eq!(classes[&2].hosts, layout::Hosts::FlowsAlone, "{words}");
+    }
+}
+
+#[test]
 fn what_a_host_cannot_run_is_refused_with_what_can() {
     let refused = |lines: &str| {
         let refusal = compile(&plan(lines), &Numbers::default(), Enforcement::Shaping);

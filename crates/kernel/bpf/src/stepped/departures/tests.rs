@@ -2,6 +2,7 @@
 
 mod bounds;
 mod host;
+mod hosts;
 mod one_limit;
 mod oversold;
 mod tree;

@@ -56,7 +56,7 @@ proptest! {
         for (gap, cost, hash, asked) in packets {
             now += gap;
             let asked = Nanos(if asked == 0 { 0 } else { now + asked });
-            let packet = Packet { leaf: 1, cost, hash, asked, is_ecn: true };
+            let packet = Packet { leaf: 1, cost, hash, host: 0, asked, is_ecn: true };
             if let (_, Some(at)) = tree.ask(Nanos(now), &packet) {
                 prop_assert!(at.0 >= now && at >= asked);
                 // What asks for later than a calendar goes is booked as late as it goes.
@@ -68,7 +68,7 @@ proptest! {
         }
         // Whatever was before: an idle class refuses nothing that it can sell within its limit.
         let idle = Nanos(now + 10 * SECOND);
-        let packet = Packet { leaf: 1, cost: 1000, hash: 41, asked: Nanos::ZERO, is_ecn: false };
+        let packet = Packet { leaf: 1, cost: 1000, hash: 41, host: 0, asked: Nanos::ZERO, is_ecn: false };
         prop_assert_eq!(tree.ask(idle, &packet).1, Some(idle));
         departures.sort_unstable();
         let last = departures.last().map_or(0, |(at, _)| at - BEGIN);
@@ -89,7 +89,7 @@ const FIRST: u32 = 2;
 
 /// A class: what it is below, of those before it; its assured part and its ceiling, in hundredths
 /// of the root's rate; its priority and its weight.
-type Below = (prop::sample::Index, u64, u64, u16, u32);
+type Below = (prop::sample::Index, u64, u64, u8, u32);
 
 /// A tree with a root of this rate. Assured rates may add up to more than the rate above them.
 fn tree_of(rate: u64, below: &[Below]) -> BTreeMap<u32, Class> {
@@ -147,7 +147,7 @@ proptest! {
                 any::<prop::sample::Index>(),
                 prop_oneof![0..60_u64, 60..100_u64],
                 1..100_u64,
-                0..4_u16,
+                0..4_u8,
                 1..10_000_u32,
             ),
             1..12,
@@ -170,7 +170,7 @@ proptest! {
             for number in 0..packets as u64 {
                 // Clocks of CPUs are not quite the same.
                 let at = now + number * 1000 - 500 * (number % 3);
-                let packet = Packet { leaf, cost, hash, asked: Nanos::ZERO, is_ecn: true };
+                let packet = Packet { leaf, cost, hash, host: 0, asked: Nanos::ZERO, is_ecn: true };
                 if let (_, Some(departure)) = tree.ask(Nanos(at), &packet) {
                     prop_assert!(departure.0 >= at);
                     departures.push((departure.0, cost, leaf));

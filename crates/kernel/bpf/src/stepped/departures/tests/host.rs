@@ -53,6 +53,7 @@ impl Load {
 pub(super) struct Sender {
     pub(super) leaf: u32,
     pub(super) hash: u32,
+    pub(super) host: u32,
     pub(super) load: Load,
     /// When it sends, in ns from the beginning of the run.
     pub(super) from: u64,
@@ -259,10 +260,10 @@ impl Host {
 
     /// Gives a packet to the tree that its sender asks to depart then. Returns whether it departs.
     fn submit(&mut self, sender: usize, cost: u64, now: u64, is_ecn: bool, asked: u64) -> bool {
-        let Sender { leaf, hash, .. } = self.senders[sender];
+        let Sender { leaf, hash, host, .. } = self.senders[sender];
         let on_its_cpu = Nanos(now - self.random.random_range(0..=self.skew));
         let asked = if asked > now { Nanos(asked) } else { Nanos::ZERO };
-        let packet = Packet { leaf, cost, hash, asked, is_ecn };
+        let packet = Packet { leaf, cost, hash, host, asked, is_ecn };
         let (answer, at) = self.tree.ask(on_its_cpu, &packet);
         let Some(at) = at else {
             self.dropped += 1;

@@ -26,7 +26,7 @@ fn limit(rate: u64) -> Class {
 /// A flow with a hash of its own.
 fn flow(number: u32, load: Load) -> Sender {
     let hash = number.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995;
-    Sender { leaf: LEAF, hash, load, from: 0, to: u64::MAX }
+    Sender { leaf: LEAF, hash, host: 0, load, from: 0, to: u64::MAX }
 }
 
 /// Small packets, a hundred a second.
@@ -126,7 +126,7 @@ fn long_packets_that_come_together_depart_one_after_the_other() {
     let class = Class { burst: 5 * MS, ..limit(3 * MBIT) };
     let mut tree = Departures::new(&BTreeMap::from([(LEAF, class)]));
     let departs = [(36_000, 1), (50_000, 2), (47_000, 3)].map(|(cost, hash)| {
-        let packet = Packet { leaf: LEAF, cost, hash, asked: Nanos::ZERO, is_ecn: false };
+        let packet = Packet { leaf: LEAF, cost, hash, host: 0, asked: Nanos::ZERO, is_ecn: false };
         tree.ask(Nanos(BEGIN), &packet).1.map(|at| at.0 - BEGIN)
     });
     // 96 ms of the rate less the burst, and a slot; behind the second one the limit ends.
@@ -153,7 +153,7 @@ fn a_sender_s_own_times_are_kept() {
         // calendars go.
         let ahead = [0, 10 * MS, SECOND][number as usize * 3 / 1000];
         let asked = if ahead == 0 { Nanos::ZERO } else { Nanos(now.0 + ahead) };
-        let packet = Packet { leaf: LEAF, cost: FRAME, hash: 7, asked, is_ecn: false };
+        let packet = Packet { leaf: LEAF, cost: FRAME, hash: 7, host: 0, asked, is_ecn: false };
         let (_, at) = tree.ask(now, &packet);
         assert_eq!(at, Some(Nanos(now.0 + ahead)), "{number}");
     }
@@ -166,7 +166,7 @@ fn senders_that_ask_for_one_moment_do_not_exceed_the_rate() {
     let asked = Nanos(BEGIN + 10 * MS);
     let mut departures: Vec<(u64, u64)> = (0..40)
         .filter_map(|hash| {
-            let packet = Packet { leaf: LEAF, cost: FRAME, hash, asked, is_ecn: false };
+            let packet = Packet { leaf: LEAF, cost: FRAME, hash, host: 0, asked, is_ecn: false };
             let (_, at) = tree.ask(Nanos(BEGIN), &packet);
             at.map(|at| (at.0, FRAME))
         })

@@ -46,7 +46,7 @@ fn departures(
 ) -> Vec<(u64, u32)> {
     let mut tree = Departures::new(classes);
     let mut depart = |(at, leaf, hash): (u64, u32, u32)| {
-        let packet = Packet { leaf, cost: bytes, hash, asked: Nanos::ZERO, is_ecn: true };
+        let packet = Packet { leaf, cost: bytes, hash, host: 0, asked: Nanos::ZERO, is_ecn: true };
         Some((tree.ask(Nanos(BEGIN + at), &packet).1?.0, leaf))
     };
     let mut departed: Vec<_> = packets.filter_map(&mut depart).collect();

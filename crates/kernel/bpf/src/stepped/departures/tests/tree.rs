@@ -93,7 +93,7 @@ fn laid_out(classes: &BTreeMap<u32, htb::Class>, limit: u64) -> BTreeMap<u32, Cl
             target: if child == 0 { limit - limit / 10 } else { u64::MAX },
             interval: 100 * MS,
             quantum: class.quantum,
-            prio: class.prio.into(),
+            prio: class.prio,
             parent: class.parent.unwrap_or(0),
             child,
             sibling: sibling.unwrap_or(0),
@@ -122,7 +122,7 @@ fn senders(phases: &[Demands], is_tcp: bool) -> Vec<Sender> {
             let flows = if demand == 0.0 { 0 } else { FLOWS };
             let (from, to) = (phase * PHASE * SECOND, (phase + 1) * PHASE * SECOND);
             let hash = |flow: u32| (leaf * FLOWS + flow).wrapping_mul(0x9e37_79b9);
-            let sender = |flow: u32| Sender { leaf, hash: hash(flow), load, from, to };
+            let sender = |flow: u32| Sender { leaf, hash: hash(flow), host: 0, load, from, to };
             senders.extend((0..flows).map(sender));
         }
     }
