@@ -26,6 +26,9 @@ export function scaled(value: Figure, unit: string): string {
   return `${text} ${prefixes[step]}${unit}`.trim();
 }
 
+/** Packets per second. */
+export const packets = (value: Figure): string => scaled(value, value === 1 ? "packet/s" : "packets/s");
+
 export const bits = (value: Figure): string => scaled(value, "bit/s");
 
 /** Microseconds as milliseconds, or seconds where they are many. */

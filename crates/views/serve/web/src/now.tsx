@@ -1,7 +1,7 @@
 // The first screen: is it good right now, and who suffers.
 import { Fragment } from "preact";
 import { Chart, HeatMap } from "./charts";
-import { bits, count, megabits, millis, percent, plural, scaled, time } from "./format";
+import { bits, count, megabits, millis, packets, percent, plural, time } from "./format";
 import { type Live, useScreen } from "./live";
 import { Bar, Events, Mark, Section, WAYS, why } from "./parts";
 import { linkTo } from "./route";
@@ -122,7 +122,7 @@ function Port({ one, live, span }: { one: Direction; live: Live; span: number })
           <div><dt>round trip beyond</dt><dd>{time(one.round_trip)}, p99 {time(one.round_trip_p99)}</dd></div>}
         {one.beyond !== null && one.beyond !== undefined &&
           <div><dt>lost before / beyond</dt><dd>{percent(one.before)} / {percent(one.beyond)}</dd></div>}
-        <div><dt>dropped here</dt><dd>{scaled(one.drops, "packets/s")}</dd></div>
+        <div><dt>dropped here</dt><dd>{packets(one.drops)}</dd></div>
         <div><dt>queued</dt><dd>{plural(one.queued, "packet")}</dd></div>
       </dl>
       <Chart height={72} title="Rate" times={times} span={span} format={bits}

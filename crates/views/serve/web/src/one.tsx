@@ -1,7 +1,7 @@
 // One subscriber, site or host: what its line does, in both directions.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Chart } from "./charts";
-import { bits, clock, count, percent, perSecond, plural, scaled, time } from "./format";
+import { bits, clock, count, packets, percent, perSecond, plural, scaled, time } from "./format";
 import { Flows } from "./grid";
 import { useScreen } from "./live";
 import { Bar, Events, Mark, Section, Table, WAYS, why } from "./parts";
@@ -115,7 +115,7 @@ function Direction({ way, side, totals }: { way: Way; side: Side | null; totals:
         {figure("delay here", `${time(side.median)}, p99 ${time(side.delay)}`)}
         {figure("round trip beyond", side.round_trip === undefined ? "not measured" : `${time(side.round_trip)}, p99 ${time(side.round_trip_p99)}, least ${time(side.round_trip_min)}`)}
         {figure("lost before / beyond", side.before === undefined && side.beyond === undefined ? "not measured" : `${percent(side.before)} / ${percent(side.beyond)}`)}
-        {totals && figure("dropped here", `${scaled(side.drops, "packets/s")} (${percent(side.dropped)})`)}
+        {totals && figure("dropped here", `${packets(side.drops)} (${percent(side.dropped)})`)}
         {totals && figure("queued", `${plural(side.queued, "packet")}, ${scaled(side.queued_bytes, "B")}`)}
         {side.assured !== undefined && figure("assured", bits(side.assured))}
       </dl>
