@@ -27,6 +27,12 @@ impl ByteTime {
         self.0
     }
 
+    /// Whether a byte takes no longer than at `other`.
+    #[inline]
+    pub(crate) const fn is_no_slower(self, other: Self) -> bool {
+        self.0 <= other.0
+    }
+
     /// How long `bytes` take that follow `before` others. The sum over them is rounded once.
     #[inline]
     pub(crate) fn span(self, before: u64, bytes: Bytes) -> Nanos {

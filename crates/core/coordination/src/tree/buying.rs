@@ -27,13 +27,25 @@ pub(super) struct Lack {
     pub(super) ceilings: u32,
     /// Whether others of its class or priority go first: then the leaf waits alone.
     pub(super) is_late: bool,
+    /// Whether better ones go first, so that it does not wait for credit alone.
+    pub(super) is_outranked: bool,
 }
 
 impl Lack {
     /// Of one limit, and nothing else.
     const fn of(steps: usize, limit: Limit, until: Nanos) -> Self {
-        Self { steps, limit, until, ceilings: 0, is_late: false }
+        Self { steps, limit, until, ceilings: 0, is_late: false, is_outranked: false }
     }
+}
+
+/// What a leaf has borrowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Loan {
+    pub(super) bytes: Bytes,
+    /// How many classes above it the lender stands,
+    pub(super) lender: usize,
+    /// and by what right it has sold.
+    pub(super) right: Right,
 }
 
 /// Collects what is lacking on the way up.
@@ -44,6 +56,7 @@ struct Search<'a> {
     last: Option<Lack>,
     ceilings: u32,
     is_late: bool,
+    is_outranked: bool,
 }
 
 impl Search<'_> {
@@ -85,18 +98,17 @@ impl Search<'_> {
         most: &mut Bytes,
     ) {
         let (before, now) = (self.handle.total, self.now);
-        let until = claim.due(ledger, bucket, before, *most, now);
         // By a right for less it may need more of a small bucket than by none.
-        let passes = until <= now
-            || (limit == Limit::Ceil && passes_by_any_right(ledger, bucket, before, *most, now));
-        if passes {
+        let passes =
+            |bytes| limit == Limit::Ceil && passes_by_any_right(ledger, bucket, before, bytes, now);
+        if passes(*most) {
             return;
         }
-        let until = match *most == self.bytes {
-            true => until,
-            false => claim.due(ledger, bucket, before, self.bytes, now),
-        };
         *most = self.bytes;
+        let until = claim.due(ledger, bucket, before, self.bytes, now);
+        if until <= now {
+            return;
+        }
         self.add(steps, limit, until);
     }
 
@@ -104,8 +116,8 @@ impl Search<'_> {
         match self.last {
             None => Ok(()),
             Some(last) => {
-                let Self { ceilings, is_late, .. } = self;
-                Err(Lack { ceilings, is_late, ..last })
+                let Self { ceilings, is_late, is_outranked, .. } = self;
+                Err(Lack { ceilings, is_late, is_outranked, ..last })
             }
         }
     }
@@ -113,7 +125,15 @@ impl Search<'_> {
 
 impl QueueHandle {
     fn search(&self, bytes: Bytes, now: Nanos) -> Search<'_> {
-        Search { handle: self, bytes, now, last: None, ceilings: 0, is_late: false }
+        Search {
+            handle: self,
+            bytes,
+            now,
+            last: None,
+            ceilings: 0,
+            is_late: false,
+            is_outranked: false,
+        }
     }
 
     /// When the class has `bytes` at its own rate.
@@ -198,6 +218,8 @@ impl QueueHandle {
                 self.bought(own, now);
                 return Ok((own, Bytes::ZERO));
             }
+        } else if !self.is_shared() {
+            return Err(Lack::of(0, Limit::Rate, self.own_due(least, now)));
         }
         self.buy_least_own(least, now).map(|()| (least, Bytes::ZERO))
     }
@@ -252,17 +274,17 @@ impl QueueHandle {
     }
 
     /// Buys `want` bytes, or at least `least`, from the class `lender` above this one, or from one
-    /// below that has credit now. Returns how many classes above this one the lender stands, and
-    /// how much it has sold.
+    /// below that has credit now.
     pub(super) fn borrow_up_to(
         &mut self,
         lender: usize,
         least: Bytes,
         want: Bytes,
         now: Nanos,
-    ) -> Result<(usize, Bytes), Lack> {
+    ) -> Result<Loan, Lack> {
         let lender = self.lowest_lender(lender, least, now);
-        Ok((lender, self.borrow(lender, least, want, now)?))
+        let (bytes, right) = self.borrow_by_right(lender, least, want, now)?;
+        Ok(Loan { bytes, lender, right })
     }
 
     /// The class that has credit for it now below the one `lender` above it, or that one.
@@ -288,6 +310,17 @@ impl QueueHandle {
         want: Bytes,
         now: Nanos,
     ) -> Result<Bytes, Lack> {
+        self.borrow_by_right(lender, least, want, now).map(|(bytes, _)| bytes)
+    }
+
+    /// [`borrow`](Self::borrow), with the right by which the lender has sold.
+    fn borrow_by_right(
+        &mut self,
+        lender: usize,
+        least: Bytes,
+        want: Bytes,
+        now: Nanos,
+    ) -> Result<(Bytes, Right), Lack> {
         self.join();
         let most = if self.is_shared() && !self.was_refused() {
             // A purchase writes what other cores have written before: it had better be a large one.
@@ -295,11 +328,35 @@ impl QueueHandle {
         } else {
             self.batch(Limit::Ceil, least, want)
         };
-        let (most, owes) = self.look(lender, least, most, now)?;
+        let (most, right) = self.look(lender, least, most, now)?;
         self.node.enter();
-        self.take(most, &Offer { own: Bytes::ZERO, lender, owes }, now)?;
+        self.take(most, &Offer { own: Bytes::ZERO, lender, owes: right.owes() }, now)?;
         self.advance(lender, most, now);
-        Ok(most)
+        Ok((most, right))
+    }
+
+    /// Whether the class `lender` above this one, which has just sold by `right`, has nothing left
+    /// by that right for another packet of `bytes`.
+    #[inline]
+    pub(super) fn is_last_loan(&self, loan: &Loan, bytes: Bytes, now: Nanos) -> bool {
+        let Some(lender) = self.node.path().nth(loan.lender) else { return false };
+        let (ledger, bucket) = lender.rate();
+        loan.right.due(ledger, bucket, self.total, bytes, now) > now
+    }
+
+    /// What the class lacks of the class `lender` above it, whatever those above that one let pass.
+    /// [`None`] if it lacks nothing there, or others go first.
+    #[inline(never)]
+    pub(super) fn lacks_of(&self, lender: usize, bytes: Bytes, now: Nanos) -> Option<Lack> {
+        let at = self.node.path().nth(lender)?;
+        let limit = at.counted(Limit::Rate);
+        let claim = Claim::at(limit, at, &self.node, self.claim(now), now);
+        let (ledger, bucket) = at.rate();
+        let until = claim.due(ledger, bucket, self.total, bytes, now);
+        let ceilings = if limit == Limit::Ceil { 1 << lender } else { 0 };
+        let lacks = until > now && !claim.right.is_late();
+        let is_outranked = claim.right.is_outranked();
+        lacks.then_some(Lack { ceilings, is_outranked, ..Lack::of(lender, limit, until) })
     }
 
     /// What the class lacks to borrow `bytes` from the class `lender` above it.
@@ -308,53 +365,129 @@ impl QueueHandle {
         self.look(lender, bytes, bytes, now).err()
     }
 
-    /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and whether
-    /// this one may owe it a frame.
+    /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and by what
+    /// right it sells that.
     #[inline(always)]
     fn look(
         &self,
         lender: usize,
         least: Bytes,
+        most: Bytes,
+        now: Nanos,
+    ) -> Result<(Bytes, Right), Lack> {
+        match self.passes(lender, least, most, now) {
+            Some(passes) => Ok(passes),
+            None => self.search_on_path(lender, least, most, now),
+        }
+    }
+
+    /// [`look`](Self::look), if there is enough and no other queue sends for the class: then
+    /// nothing has to be collected.
+    #[inline(always)]
+    fn passes(
+        &self,
+        lender: usize,
+        least: Bytes,
         mut most: Bytes,
         now: Nanos,
-    ) -> Result<(Bytes, bool), Lack> {
+    ) -> Option<(Bytes, Right)> {
+        if self.is_shared() {
+            return None;
+        }
+        let (before, mut at) = (self.total, &*self.node);
+        let (mut right, mut lent) = (Right::Assured, Right::Assured);
+        let has = |right: Right, at: &Node, bucket, bytes| {
+            right.due(&at.sales.ceil, bucket, before, bytes, now) <= now
+        };
+        for steps in 0.. {
+            let (rate, ceil) = (at.terms.rate(), at.terms.ceil());
+            let is_apart = rate != ceil;
+            if steps == lender {
+                let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, Claim::ASSURED, now);
+                let (ledger, bucket) =
+                    if is_apart { (&at.sales.rate, rate) } else { (&at.sales.ceil, ceil) };
+                if claim.right.due(ledger, bucket, before, most, now) > now {
+                    most = least;
+                    if claim.right.due(ledger, bucket, before, most, now) > now {
+                        return None;
+                    }
+                }
+                (right, lent) = (claim.right, claim.above(self.node.prio()).right);
+            }
+            // What the class above lets pass, this one does; and where the ceiling stands for both,
+            // it has sold already.
+            let is_settled = if is_apart { at.is_covered(ceil) } else { steps == lender };
+            if !is_settled {
+                let by = match steps {
+                    0 => Right::Assured,
+                    _ if steps > lender => lent,
+                    _ => Right::without(true, true),
+                };
+                if !has(by, at, ceil, most) {
+                    if steps > 0 && steps <= lender {
+                        return None;
+                    }
+                    most = least;
+                    if !has(by, at, ceil, most) {
+                        return None;
+                    }
+                }
+            }
+            match &at.parent {
+                Some(above) => at = above,
+                None => break,
+            }
+        }
+        Some((most, right))
+    }
+
+    #[inline(never)]
+    fn search_on_path(
+        &self,
+        lender: usize,
+        least: Bytes,
+        mut most: Bytes,
+        now: Nanos,
+    ) -> Result<(Bytes, Right), Lack> {
         let (own, before) = (self.claim(now), self.total);
         let mut search = self.search(least, now);
-        let (mut owes, mut lent) = (false, Claim::ASSURED);
-        let (mut next, mut steps) = (Some(&*self.node), 0);
-        while let Some(at) = next {
-            let ceil = (&at.sales.ceil, at.terms.ceil());
-            let mut is_settled = false;
+        let (mut right, mut lent) = (Right::Assured, Claim::ASSURED);
+        for (steps, at) in self.node.path().enumerate() {
+            let (rate, bucket) = (at.terms.rate(), at.terms.ceil());
+            let is_apart = rate != bucket;
+            // What the class above lets pass, this one does.
+            let mut is_settled = is_apart && at.is_covered(bucket);
+            let ceil = (&at.sales.ceil, bucket);
             if steps == lender {
                 // What a ceiling below the lender holds up wants nothing of it yet.
                 if search.last.is_some() {
-                    return search.end().map(|()| (least, false));
+                    return search.end().map(|()| (least, right));
                 }
                 let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, own, now);
-                (owes, lent) = (claim.right.owes(), claim.above(self.node.prio()));
-                search.is_late = claim.right.is_late();
-                let apart = at.rate_apart();
-                search.limit((steps, Limit::Rate), apart.unwrap_or(ceil), claim, &mut most);
+                (right, lent) = (claim.right, claim.above(self.node.prio()));
+                (search.is_late, search.is_outranked) = (right.is_late(), right.is_outranked());
+                let sells = if is_apart { (&at.sales.rate, rate) } else { ceil };
+                search.limit((steps, Limit::Rate), sells, claim, &mut most);
                 // If the ceiling stands for both, both lack the same.
-                is_settled = apart.is_none();
-                if is_settled && let Some(lack) = &mut search.last {
+                is_settled |= !is_apart;
+                if !is_apart && let Some(lack) = &mut search.last {
                     lack.limit = Limit::Ceil;
                     search.ceilings |= 1 << steps;
                 }
             }
+            if is_settled {
+                continue;
+            }
             if steps == 0 {
-                if self.is_shared() || ceil.1.due(ceil.0, before, most, now) > now {
-                    search.lacks((steps, Limit::Ceil), ceil, own, &mut most);
-                }
+                search.limit((steps, Limit::Ceil), ceil, own, &mut most);
             } else if steps > lender {
                 search.limit((steps, Limit::Ceil), ceil, lent, &mut most);
-            } else if !is_settled && !passes_by_any_right(ceil.0, ceil.1, before, most, now) {
+            } else if !passes_by_any_right(ceil.0, bucket, before, most, now) {
                 let claim = Claim::at(Limit::Ceil, at, &self.node, own, now);
                 search.limit((steps, Limit::Ceil), ceil, claim, &mut most);
             }
-            (next, steps) = (at.parent.as_deref(), steps + 1);
         }
-        search.end().map(|()| (most, owes))
+        search.end().map(|()| (most, right))
     }
 
     /// By what right the class directly above this one lends `lent` bytes that follow `own` ones,

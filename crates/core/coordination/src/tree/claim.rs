@@ -81,7 +81,7 @@ impl Right {
 
     /// Whether a better priority or rank waits.
     #[inline]
-    fn is_outranked(self) -> bool {
+    pub(super) fn is_outranked(self) -> bool {
         matches!(self, Self::None(OUTRANKED | LAST))
     }
 

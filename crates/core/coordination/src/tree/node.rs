@@ -84,7 +84,7 @@ struct Common {
 #[derive(Default)]
 pub(super) struct Sales {
     /// If rate and ceiling are equal, the ceiling's ledger is for both.
-    rate: Ledger,
+    pub(super) rate: Ledger,
     pub(super) ceil: Ledger,
 }
 
@@ -250,6 +250,15 @@ impl Node {
     #[inline]
     pub(super) fn path(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
+    }
+
+    /// Whether `ceil`, its ceiling, holds nothing up that the class above lets pass: that one's is
+    /// no higher and its bucket no deeper, so it is empty first. If it is not its rate, too, it is
+    /// not sold at all, which saves a word that all queues write. So it is whole where a change of
+    /// either class makes it count.
+    #[inline]
+    pub(super) fn is_covered(&self, ceil: Bucket) -> bool {
+        self.parent.as_deref().is_some_and(|above| ceil.covers(above.terms.ceil()))
     }
 
     /// The ledger of its rate, if that differs from the ledger of its ceiling.

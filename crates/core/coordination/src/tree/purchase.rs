@@ -69,7 +69,7 @@ impl Node {
         let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket, owes| {
             let span = pace.span(before, bytes);
             let least = if owes { span - pace.span(0, FRAME) } else { span };
-            ledger.sell(span, least.min(depth), depth, now).then_some(span)
+            ledger.sell(span, least.min(depth), depth, now)
         };
         if offer.own > Bytes::ZERO {
             let (ledger, Bucket { pace, depth }) = self.rate();
@@ -78,21 +78,24 @@ impl Node {
                 return false;
             }
         }
-        for (steps, at) in self.path().enumerate() {
-            let mut sold = sell(&at.sales.ceil, at.terms.ceil(), false);
-            if let Some(span) = sold
-                && steps >= offer.lender
-                && let Some((ledger, rate)) = at.rate_apart()
-            {
+        let (mut at, mut steps) = (self, 0);
+        loop {
+            let (rate, ceil) = (at.terms.rate(), at.terms.ceil());
+            let is_apart = rate != ceil;
+            let is_covered = is_apart && at.is_covered(ceil);
+            let mut is_sold = is_covered || sell(&at.sales.ceil, ceil, false);
+            if is_apart && steps >= offer.lender && is_sold {
                 if steps > offer.lender {
                     let span = rate.pace.span(before, bytes);
-                    ledger.charge(span, rate.depth, LONGEST_DEBT, now);
-                } else if sell(ledger, rate, offer.owes).is_none() {
-                    at.sales.ceil.take_back(span);
-                    sold = None;
+                    at.sales.rate.charge(span, rate.depth, LONGEST_DEBT, now);
+                } else if !sell(&at.sales.rate, rate, offer.owes) {
+                    if !is_covered {
+                        at.sales.ceil.take_back(ceil.pace.span(before, bytes));
+                    }
+                    is_sold = false;
                 }
             }
-            if sold.is_none() {
+            if !is_sold {
                 self.undo(bytes, before, offer.lender, steps);
                 if offer.own > Bytes::ZERO {
                     let (ledger, bucket) = self.rate();
@@ -100,8 +103,9 @@ impl Node {
                 }
                 return false;
             }
+            let Some(above) = &at.parent else { return true };
+            (at, steps) = (above, steps + 1);
         }
-        true
     }
 
     /// Gives back `bytes` that followed `before` others, at the first `classes` on the way up.
@@ -110,9 +114,12 @@ impl Node {
             ledger.take_back(bucket.pace.span(before, bytes));
         };
         for (steps, at) in self.path().enumerate().take(classes) {
-            back(&at.sales.ceil, at.terms.ceil());
+            let (apart, ceil) = (at.rate_apart(), at.terms.ceil());
+            if apart.is_none() || !at.is_covered(ceil) {
+                back(&at.sales.ceil, ceil);
+            }
             if steps >= lender
-                && let Some((ledger, rate)) = at.rate_apart()
+                && let Some((ledger, rate)) = apart
             {
                 back(ledger, rate);
             }
@@ -234,6 +241,51 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// The oracle sells at each ledger on the way, whether that can hold anything up or not.
+        #[test]
+        fn a_ceiling_that_is_no_lower_than_the_one_above_lets_pass_what_that_one_does(
+            rate in 1_000u64..20_000,
+            above in 20_000u64..40_000,
+            higher in 0u64..20_000,
+            burst in 6_100u64..60_000,
+            deeper in 0u64..60_000,
+            steps in prop::collection::vec((64u64..9_000, 0u64..5, 0u64..4_000), 1..60),
+        ) {
+            let own = ([rate, above + higher], [burst, burst + deeper]);
+            let node = leaf(own, ([above; 2], [burst; 2]));
+            let root = node.parent.as_ref().unwrap();
+            // At a higher rate a bucket may last for less time, however deep it is.
+            prop_assume!(node.is_covered(node.terms.ceil()));
+            let buckets = [node.terms.rate(), node.terms.ceil(), root.terms.ceil()];
+            let model = buckets.map(|bucket| (Ledger::default(), bucket));
+            let (mut total, mut now) = (0, NOW);
+            for (bytes, back, micros) in steps {
+                now += Nanos::from_micros(micros);
+                let sold = model.iter().take_while(|(ledger, Bucket { pace, depth })| {
+                    let span = pace.span(total, Bytes(bytes));
+                    ledger.sell(span, span.min(*depth), *depth, now)
+                });
+                let sold = sold.count();
+                let has_all = sold == model.len();
+                prop_assert_eq!(node.take(Bytes(bytes), total, &Offer::OWN, now), has_all);
+                let back = if has_all { back * bytes / 5 } else { bytes };
+                for (ledger, bucket) in model.iter().take(sold) {
+                    ledger.take_back(bucket.pace.span(total + bytes - back, Bytes(back)));
+                }
+                if has_all {
+                    node.undo(Bytes(back), total + bytes - back, 0, usize::MAX);
+                    total += bytes - back;
+                }
+                for (ledger, at) in [(node.rate().0, 0), (root.rate().0, 2)] {
+                    let (own, Bucket { depth, .. }) = &model[at];
+                    prop_assert_eq!(ledger.level(*depth, now), own.level(*depth, now));
+                }
+                prop_assert_eq!(node.sales.ceil.sold(), Nanos::ZERO);
+            }
+        }
+    }
+
     #[test]
     fn what_the_ceiling_lets_pass_is_borrowed_in_the_same_turn_if_it_is_lent() {
         // Two frames in 250 us at the ceiling, and one at the rate.
@@ -326,7 +378,8 @@ mod loom_tests {
         let mut model = Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            let own = ([5_000, 40_000], [9_000, 40_000]);
+            // Its ceiling's bucket lasts for less time than that above, so it is sold.
+            let own = ([5_000, 40_000], [9_000, 20_000]);
             let node = leaf(own, ([10_000; 2], [6_500; 2]));
             let root = node.parent.as_ref().unwrap();
             let levels = |at: &Node| {

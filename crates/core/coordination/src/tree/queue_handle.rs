@@ -403,7 +403,9 @@ mod loom_tests {
 
     fn class(parent: Option<u32>, mbit: u64) -> Class {
         let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
-        let ceil = Rate::from_bits_per_sec(1_000_000_000);
+        // One that is no lower than that above it would not be sold.
+        let ceil = if parent.is_some() { 900_000_000 } else { 1_000_000_000 };
+        let ceil = Rate::from_bits_per_sec(ceil);
         let (burst, overhead) = (Bytes(7_000), Overhead::NONE);
         Class { parent, rate, ceil, burst, cburst: burst, prio: 0, quantum: 10_000, overhead }
     }

@@ -109,8 +109,10 @@ pub(super) struct Scheduler {
     turn: Turn,
     /// How many classes above the leaf whose turn it is the lender stands,
     steps: usize,
-    /// and how much it lends.
+    /// how much it lends,
     lent: Bytes,
+    /// and whether that is all that it has.
+    is_last_loan: bool,
 }
 
 impl Scheduler {
@@ -137,6 +139,7 @@ impl Scheduler {
             turn: Turn::Own,
             steps: 0,
             lent: Bytes::ZERO,
+            is_last_loan: false,
         }
     }
 
@@ -240,8 +243,11 @@ impl Scheduler {
         leaf.least = least.0 as u32;
         let due = leaf.handle.own_due(leaf.handle.batch(Limit::Rate, least, want), now);
         if due <= now {
+            self.leave_after_loan(place, now);
             return self.make_ready(place);
         }
+        // In a cache line that a class that need not wait does not touch.
+        leaf.want = want.0 as u32;
         let opens = leaf.handle.ceil_due(leaf.handle.batch(Limit::Ceil, least, want), now);
         if opens <= now && leaf.queue != NONE {
             leaf.own_from = due;
@@ -250,8 +256,11 @@ impl Scheduler {
         let (state, until) = if opens > now { (State::Closed, opens) } else { (State::Waits, due) };
         leaf.own_from = if leaf.queue == NONE { Nanos::ZERO } else { due };
         leaf.handle.announce(until, now);
-        self.marks[place as usize].state = state;
+        let before = std::mem::replace(&mut self.marks[place as usize].state, state);
         leaf.wait(place, until, &mut self.times);
+        if before == State::Borrows {
+            self.has_left_lenders(place, now);
+        }
     }
 
     /// Prefetches what the next turns need, and tells `others` to do the same.
@@ -338,6 +347,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             own_from: Nanos::ZERO,
             looked_at: Nanos::MAX,
             lingers_until: Nanos::ZERO,
+            want: 0,
         });
         let room = self.leaves.capacity();
         self.ready.make_room(prio, room);
@@ -495,18 +505,18 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         match then {
             Then::More(Some((least, want))) => self.wait_for_turn(place, least, want, now),
             Then::More(None) => {
-                self.leave_lenders(place, now);
+                self.leave_after_loan(place, now);
                 self.make_ready(place);
             }
             Then::Held(at) => {
                 if at > now + LINGER {
                     leaf.handle.set_active(false);
                 }
-                self.leave_lenders(place, now);
+                self.leave_after_loan(place, now);
                 self.wait(place, State::Waits, at);
             }
             Then::Empty => {
-                self.leave_lenders(place, now);
+                self.leave_after_loan(place, now);
                 self.marks[place as usize].state = State::Idle;
                 if let Some(Some(leaf)) = self.leaves.get_mut(place as usize)
                     && !leaf.handle.try_leave()
@@ -517,6 +527,11 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                     }
                 }
             }
+        }
+        if std::mem::take(&mut self.is_last_loan)
+            && let Turn::Borrows(lender) = self.turn
+        {
+            self.has_sold_out(lender, now);
         }
     }
 

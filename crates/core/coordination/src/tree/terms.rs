@@ -53,6 +53,12 @@ impl Bucket {
         Self { pace, depth }
     }
 
+    /// Whether it has credit for whatever `other` has sold, if both began full.
+    #[inline]
+    pub(super) fn covers(self, other: Self) -> bool {
+        self.pace.is_no_slower(other.pace) && self.depth >= other.depth
+    }
+
     /// When `ledger`, of which this is the bucket, has `bytes`, which follow `before` others.
     #[inline]
     pub(super) fn due(self, ledger: &Ledger, before: u64, bytes: Bytes, now: Nanos) -> Nanos {

@@ -3,7 +3,7 @@
 use narrows_coordination::{Below, Label, SharedTree, Spent, TreeKind, TreeStrategy};
 use narrows_packet::{Batch, Headers, PacketId, Packets};
 use narrows_qdisc::htb::{self, Class};
-use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, bands, fifo};
+use narrows_qdisc::{Config, Detail, Next, NodeId, Qdisc, Spec, bands, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -276,6 +276,18 @@ impl Bed {
         let mut spent = self.tree.spent(self.now);
         spent.sort_by_key(|spent| spent.class);
         spent
+    }
+
+    /// How many turns of leaves ended without credit.
+    pub fn refused(&self) -> u64 {
+        let refused = |queue: &Queue| {
+            let mut stats = Vec::new();
+            queue.qdisc.stats(&mut stats);
+            let detail = stats.first().and_then(|stats| stats.detail.clone());
+            let Some(Detail::Htb(figures)) = detail else { panic!("an htb has figures") };
+            figures.leaves.values().map(|leaf| leaf.overlimits).sum::<u64>()
+        };
+        self.queues.iter().map(refused).sum()
     }
 
     /// Another process continues, with the same load.

@@ -93,3 +93,20 @@ fn no_site_waits_for_credit_that_another_borrows() {
         }
     }
 }
+
+#[test]
+fn a_lender_that_has_sold_its_last_credit_is_rarely_asked_for_more() {
+    let classes = tree(true, |_| class(None, MBIT, GBIT));
+    // Of four queues that wait for the same credit, one gets it.
+    for (queues, most) in [(1, 0.25), (4, 1.5)] {
+        let mut bed = Bed::new(queues, &classes);
+        for (id, _) in classes.iter().filter(|(id, _)| id & 0xff != 0 && *id != 1) {
+            bed.demand_everywhere(*id, 1514, Demand::Endless);
+        }
+        bed.run(millis(10));
+        let (refused, packets) = (bed.refused(), bed.packets);
+        bed.run(millis(100));
+        let each = (bed.refused() - refused) as f64 / (bed.packets - packets) as f64;
+        assert!(each <= most, "{queues} queues: {each} turns without credit for each packet");
+    }
+}

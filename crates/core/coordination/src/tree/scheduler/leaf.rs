@@ -73,6 +73,9 @@ pub(super) struct Leaf {
     pub(super) looked_at: Nanos,
     /// The time until which it counts as active without packets.
     pub(super) lingers_until: Nanos,
+    /// What its next turn would take, in bytes, as far as is known; at least what its next packet
+    /// does.
+    pub(super) want: u32,
 }
 
 impl Leaf {

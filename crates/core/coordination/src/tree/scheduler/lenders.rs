@@ -60,6 +60,9 @@ impl Lenders {
         let turns = &mut self.turns[depth][prio];
         if turns.front() == Some(&queue) {
             turns.pop_front();
+        } else if turns.back() == Some(&queue) {
+            // It has just had its turn.
+            turns.pop_back();
         } else {
             turns.retain(|one| *one != queue);
         }

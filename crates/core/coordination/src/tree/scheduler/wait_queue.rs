@@ -16,7 +16,7 @@ use super::leaf::{Leaf, NONE, State};
 use super::lenders::Lenders;
 use super::{Scheduler, Turn};
 use crate::sync::Ordering;
-use crate::tree::buying::Lack;
+use crate::tree::buying::{Lack, Loan};
 use crate::tree::node::{Limit, Node};
 use narrows_qdisc::htb::Grant;
 use narrows_units::{Bytes, Nanos};
@@ -33,33 +33,45 @@ pub(super) struct LetsPass {
     prio: u8,
 }
 
+/// A lender puts off so often when it lends before a leaf asks again: what the leaf needs may have
+/// become less, because a better priority has no packets any more.
+const PUT_OFF_MOST: u32 = 16;
+
 /// The classes that wait for one limit of one class, of one priority.
+///
+/// What a leaf touches that comes to wait is in the first cache line.
+#[repr(C, align(64))]
 pub(super) struct WaitQueue {
-    pub(super) node: Arc<Node>,
-    /// The place of its class.
-    pub(super) inner: u32,
-    /// The wait queue of the class above that one, or [`NONE`].
-    pub(super) above: u32,
-    pub(super) prio: u8,
-    heap: Heap,
-    /// The first leaf in it or in one below it, or [`NONE`].
-    pub(super) first: u32,
-    /// Its position in the heap of the one above.
-    position: u32,
-    /// How many leaves wait in it and in those below it.
-    pub(super) waiting: u32,
-    /// Whether it is among the lenders.
-    is_listed: bool,
     /// From when on the class lends,
     pub(super) lends_from: Nanos,
     /// and when to check whether it does; [`Nanos::MAX`] for never.
     looked_at: Nanos,
-    /// The virtual time of the leaf to which it lent nothing before.
-    refused: u64,
     /// From when on its ceiling lets borrowers pass; zero if it does.
     pub(super) closed_until: Nanos,
-    /// The times that were announced to other queues, by limit.
-    announced: [Option<Nanos>; 2],
+    /// The virtual time of the leaf to which it lent nothing before.
+    refused: u64,
+    /// The times that were announced to other queues, by limit; zero for none.
+    announced: [Nanos; 2],
+    /// How many leaves wait in it and in those below it.
+    pub(super) waiting: u32,
+    /// The first leaf in it or in one below it, or [`NONE`].
+    pub(super) first: u32,
+    /// The wait queue of the class above that one, or [`NONE`].
+    pub(super) above: u32,
+    /// Whether it is among the lenders.
+    is_listed: bool,
+    pub(super) prio: u8,
+
+    pub(super) node: Arc<Node>,
+    heap: Heap,
+    /// How much credit of its own its class has when it lends; zero if that is not known.
+    needs: Nanos,
+    /// How often that has put its time off since a leaf asked.
+    put_off: u32,
+    /// The place of its class.
+    pub(super) inner: u32,
+    /// Its position in the heap of the one above.
+    position: u32,
 }
 
 impl WaitQueue {
@@ -75,10 +87,12 @@ impl WaitQueue {
             waiting: 0,
             is_listed: false,
             lends_from: Nanos::ZERO,
+            needs: Nanos::ZERO,
+            put_off: 0,
             looked_at: Nanos::MAX,
             refused: 0,
             closed_until: Nanos::ZERO,
-            announced: [None; 2],
+            announced: [Nanos::ZERO; 2],
         }
     }
 
@@ -118,6 +132,61 @@ impl WaitQueue {
         }
     }
 
+    /// It lends as soon as its class has as much credit as it will have if nobody buys until then.
+    #[inline]
+    fn remember_needs(&mut self, now: Nanos) {
+        let (ledger, bucket) = self.node.rate();
+        self.put_off = 0;
+        self.needs = self.lends_from - ledger.due(Nanos::ZERO, bucket.depth, now);
+    }
+
+    /// Whether other queues have bought more than their shares, so that `leaf` has a better right
+    /// than it had.
+    #[inline]
+    fn is_behind(&self, leaf: &Leaf) -> bool {
+        let group = &self.node.borrowers(self.node.counted(Limit::Rate))[leaf.node().prio()];
+        let weight = u64::from(leaf.node().quantum());
+        group.is_behind(leaf.time(&self.node, Limit::Rate), weight)
+    }
+
+    /// When it lends, if classes that go first have bought meanwhile.
+    #[inline]
+    fn lends_later(&mut self, now: Nanos) -> Option<Nanos> {
+        let (ledger, bucket) = self.node.rate();
+        let due = ledger.due(self.needs.min(bucket.depth), bucket.depth, now);
+        let is_later = due > now && self.needs > Nanos::ZERO && !self.is_listed;
+        self.put_off += u32::from(is_later);
+        (is_later && self.put_off <= PUT_OFF_MOST).then_some(due)
+    }
+
+    /// The `leaf` at `place`, `steps` below its class, waits in it, which is at the place `at`, or
+    /// in one below it.
+    #[inline(always)]
+    fn has_come(
+        &mut self,
+        at: u32,
+        (leaf, place, steps): (&mut Leaf, u32, usize),
+        (lenders, times): (&mut Lenders, &mut Calendar),
+        now: Nanos,
+    ) {
+        self.waiting += 1;
+        if self.lends_from > now {
+            // Only the first asks.
+            let is_first = self.first == place;
+            let time = || leaf.node().time(steps, self.node.counted(Limit::Rate));
+            if is_first && is_before(time(), self.refused) {
+                // It may have a better right than the one that was refused.
+                self.lends_from = now;
+            } else {
+                if self.announced[Limit::Rate as usize] == Nanos::ZERO {
+                    self.announce(Limit::Rate, leaf, self.lends_from, now);
+                }
+                self.schedule(at, times);
+            }
+        }
+        self.list(at, lenders, now);
+    }
+
     /// Announces to other queues that the `leaf` waits for `limit` until `until`.
     pub(super) fn announce(&mut self, limit: Limit, leaf: &mut Leaf, until: Nanos, now: Nanos) {
         leaf.announced |= 1 << self.depth();
@@ -133,18 +202,23 @@ impl WaitQueue {
             // If another queue has bought meanwhile, the class is less far behind.
             let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         }
-        self.announced[kind] = Some(group.want(to, until, now));
+        self.announced[kind] = group.want(to, until, now);
     }
 
     /// Withdraws what was announced, after `leaf` has had its turn or waits no longer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn withdraw(&mut self, leaf: &Node, now: Nanos) {
-        if self.announced == [None; 2] {
-            return;
+        if self.announced != [Nanos::ZERO; 2] {
+            self.withdraw_announced(leaf, now);
         }
+    }
+
+    #[inline(never)]
+    fn withdraw_announced(&mut self, leaf: &Node, now: Nanos) {
         let prio = leaf.prio();
         for limit in Limit::BOTH {
-            if let Some(wanted) = self.announced[limit as usize].take() {
+            let wanted = std::mem::take(&mut self.announced[limit as usize]);
+            if wanted != Nanos::ZERO {
                 let limit = self.node.counted(limit);
                 let group = &self.node.borrowers(limit)[prio];
                 group.withdraw(wanted, now);
@@ -168,27 +242,17 @@ impl Scheduler {
         }
         let Self { leaves, marks, queues, lenders, times, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
-        marks[place as usize].state = State::Borrows;
+        let before = std::mem::replace(&mut marks[place as usize].state, State::Borrows);
         let due = std::mem::take(&mut leaf.own_from);
         leaf.wait(place, due, times);
         let (mut at, mut steps, mut has_closed) = (leaf.queue, 0, false);
         while let Some(queue) = queues.get_mut(at as usize) {
             steps += 1;
-            queue.waiting += 1;
             has_closed |= queue.is_closed();
-            if queue.lends_from > now {
-                let time = leaf.node().time(steps, queue.node.counted(Limit::Rate));
-                if is_before(time, queue.refused) {
-                    // It may have a better right than the one that was refused.
-                    queue.lends_from = now;
-                } else {
-                    if queue.announced[Limit::Rate as usize].is_none() {
-                        queue.announce(Limit::Rate, leaf, queue.lends_from, now);
-                    }
-                    queue.schedule(at, times);
-                }
+            // One that has borrowed, and goes on waiting, changes nothing else.
+            if before != State::Borrows {
+                queue.has_come(at, (leaf, place, steps), (lenders, times), now);
             }
-            queue.list(at, lenders, now);
             at = queue.above;
         }
         let is_shared = leaf.handle.is_shared();
@@ -241,6 +305,25 @@ impl Scheduler {
         }
     }
 
+    /// The leaf at `place` waits for lenders no longer, which has just borrowed if it did before.
+    #[inline]
+    pub(super) fn leave_after_loan(&mut self, place: u32, now: Nanos) {
+        let mark = &mut self.marks[place as usize];
+        if mark.state == State::Borrows {
+            mark.state = State::Ready;
+            self.has_left_lenders(place, now);
+        }
+    }
+
+    /// The leaf at `place`, which has just borrowed, waits for lenders no longer.
+    #[inline(never)]
+    pub(super) fn has_left_lenders(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        leaf.leave_lenders(&mut self.queues, now);
+        leaf.announced = u16::MAX;
+        self.withdraw_above(place, now);
+    }
+
     /// The leaf at `place` waits for lenders no longer.
     #[inline]
     pub(super) fn leave_lenders(&mut self, place: u32, now: Nanos) {
@@ -287,6 +370,9 @@ impl Scheduler {
     }
 
     /// The first has changed in the wait queue `at`, or its virtual time has: those above follow.
+    ///
+    /// Where it comes later above than the one before it, it stays where that was until it comes
+    /// first, as a leaf does.
     #[inline]
     fn update(&mut self, mut at: u32) {
         loop {
@@ -307,18 +393,18 @@ impl Scheduler {
                 (None, NOWHERE) => return,
                 (Some(time), position)
                     if position != NOWHERE
-                        && self.queues[above as usize].heap.time(position) == time
-                        && (position != 0 || self.queues[above as usize].first == first) =>
+                        && !is_before(time, self.queues[above as usize].heap.time(position)) =>
                 {
-                    return;
+                    if position != 0 || self.queues[above as usize].first == first {
+                        return;
+                    }
                 }
-                _ => {}
+                _ => self.change(above, |heap, mut moved| match (time, position) {
+                    (Some(time), NOWHERE) => heap.insert(time, Child::queue(at), &mut moved),
+                    (Some(time), position) => heap.set(position, time, &mut moved),
+                    (None, position) => heap.remove(position, &mut moved),
+                }),
             }
-            self.change(above, |heap, mut moved| match (time, position) {
-                (Some(time), NOWHERE) => heap.insert(time, Child::queue(at), &mut moved),
-                (Some(time), position) => heap.set(position, time, &mut moved),
-                (None, position) => heap.remove(position, &mut moved),
-            });
             at = above;
         }
     }
@@ -423,13 +509,16 @@ impl Scheduler {
                 continue;
             }
             match leaf.handle.borrow_up_to(steps, least, want, now) {
-                Ok((steps, bytes)) => {
-                    leaf.announced = u16::MAX;
-                    (self.steps, self.lent) = (steps, bytes);
+                Ok(loan) => {
+                    let Loan { bytes, lender: below, .. } = loan;
+                    (self.steps, self.lent) = (below, bytes);
+                    self.is_last_loan =
+                        below == steps && leaf.handle.is_last_loan(&loan, least, now);
+                    self.turn = Turn::Borrows(at);
                     self.lenders.rotate(queue.node.depth(), queue.prio.into());
-                    self.leave_lenders(place, now);
-                    self.withdraw_above(place, now);
-                    return Some(Grant::lent(bytes, steps as u8));
+                    // If it goes on waiting, so does what was announced at the others.
+                    queue.withdraw(&leaf.handle.node, now);
+                    return Some(Grant::lent(bytes, below as u8));
                 }
                 Err(Lack { steps: 0, until, .. }) => {
                     leaf.handle.announce(until, now);
@@ -456,6 +545,43 @@ impl Scheduler {
         }
         self.announce_to_queues(place, now);
         None
+    }
+
+    /// The class of the wait queue `lender` has just sold its last credit. The next who waits for
+    /// it need not have a turn to find that out.
+    #[inline(never)]
+    pub(super) fn has_sold_out(&mut self, lender: u32, now: Nanos) {
+        if !self.queues[lender as usize].is_listed {
+            return;
+        }
+        let Some(place) = self.first_borrower(lender) else { return self.unlist(lender) };
+        let Some(Some(leaf)) = self.leaves.get(place as usize) else { return };
+        let steps = leaf.node().depth() - self.queues[lender as usize].depth();
+        if let Some(lack) = leaf.handle.lacks_of(steps, leaf.least(), now) {
+            self.announce_lack(place, steps, lack, now);
+            self.unlist(lender);
+            let gathers = self.gathers(lender, place);
+            self.refuse(lender, place, lack.until + gathers);
+            if !lack.is_outranked {
+                self.queues[lender as usize].remember_needs(now);
+            }
+        }
+    }
+
+    /// How much longer the class of the wait queue `at` gathers credit, so that what the leaf at
+    /// `place` and others want takes one look and not several. A packet that waits alone is not
+    /// delayed. Nor is one where the rate is the ceiling, as at most roots: nobody else could use
+    /// the credit meanwhile.
+    #[inline]
+    fn gathers(&self, at: u32, place: u32) -> Nanos {
+        let WaitQueue { node, waiting, .. } = &self.queues[at as usize];
+        let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
+        let Some((leaf, (_, bucket))) = leaf.zip(node.rate_apart()) else { return Nanos::ZERO };
+        let (least, want) = (leaf.least(), Bytes(leaf.want.into()));
+        let want = leaf.handle.batch(Limit::Ceil, least, want);
+        let want = want.max(Bytes(least.0 * u64::from(*waiting)));
+        let batch = node.batch(Limit::Rate, least, want);
+        bucket.pace.span(0, Bytes(batch.0.saturating_sub(least.0)))
     }
 
     /// Announces what the leaf at `place` lacks to borrow from the class `lender` above it.
@@ -494,7 +620,11 @@ impl Scheduler {
         if steps >= lender {
             let at = self.queue_above(place, lender);
             self.unlist(at);
-            self.refuse(at, place, until);
+            let gathers = if steps == lender { self.gathers(at, place) } else { Nanos::ZERO };
+            self.refuse(at, place, until + gathers);
+            if steps == lender && !lack.is_outranked {
+                self.queues[at as usize].remember_needs(now);
+            }
         } else {
             let at = self.queue_above(place, steps);
             self.queues[at as usize].closed_until = until;
@@ -508,7 +638,7 @@ impl Scheduler {
     #[inline(always)]
     pub(super) fn refuse(&mut self, at: u32, place: u32, until: Nanos) {
         let queue = &mut self.queues[at as usize];
-        queue.lends_from = until;
+        (queue.lends_from, queue.needs) = (until, Nanos::ZERO);
         if let Some(leaf) = &self.leaves[place as usize] {
             queue.refused = leaf.time(&queue.node, Limit::Rate);
         }
@@ -556,9 +686,25 @@ impl Scheduler {
     /// The class of the wait queue `at`, which was to be looked at at `time`, may lend again.
     pub(super) fn lends(&mut self, at: u32, time: Nanos, now: Nanos) {
         if self.lends_by(at, time, now) {
-            let queue = &mut self.queues[at as usize];
+            let Self { queues, leaves, marks, lenders, times, has_others, .. } = self;
+            let queue = &mut queues[at as usize];
             queue.looked_at = Nanos::MAX;
-            queue.list(at, &mut self.lenders, now);
+            if let Some(later) = queue.lends_later(now) {
+                if !*has_others {
+                    queue.lends_from = later;
+                    return queue.schedule(at, times);
+                }
+                let first = leaves.get_mut(queue.first as usize).and_then(Option::as_mut);
+                if let Some(leaf) = first
+                    && marks[queue.first as usize].state == State::Borrows
+                    && !queue.is_behind(leaf)
+                {
+                    queue.lends_from = later;
+                    queue.announce(Limit::Rate, leaf, later, now);
+                    return queue.schedule(at, times);
+                }
+            }
+            queue.list(at, lenders, now);
         }
     }
 
@@ -593,5 +739,17 @@ impl Scheduler {
             });
             self.update(queue);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn a_leaf_that_comes_to_wait_touches_one_cache_line_of_each_wait_queue() {
+        assert_eq!(offset_of!(WaitQueue, node), 64);
+        assert_eq!(size_of::<WaitQueue>(), 2 * 64);
     }
 }
