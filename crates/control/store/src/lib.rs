@@ -70,6 +70,11 @@ pub struct Applied {
 }
 
 impl Applied {
+    /// What was different then: each site and subscriber that has changed since, as it was.
+    pub fn differs(&self) -> &Edit {
+        &self.differs
+    }
+
     /// The directory as it was, from the one of the revision that is applied now.
     pub fn directory(&self, now: &Directory) -> Directory {
         let mut then = now.clone();
@@ -318,6 +323,12 @@ impl Store {
         set_state(&transaction, "applying", &cache.revision.to_string())?;
         transaction.commit()?;
         Ok(Begun { before, revision: cache.revision })
+    }
+
+    /// The directory and the numbers as of the last [`begin`](Self::begin), if nothing of this store
+    /// was read or changed since: another process may have changed the file meanwhile.
+    pub fn begun(&self) -> (&Directory, &Numbers) {
+        (&self.cache.directory, &self.cache.numbers)
     }
 
     /// What was begun is in force; `how` is given back by the next [`begin`](Self::begin).

@@ -14,6 +14,8 @@
 //! | [`online`] | what commands do that run on |
 //! | [`radius`] | RADIUS sessions |
 //! | [`leases`] | DHCP leases |
+//! | `compiler` | the commands from what was applied last |
+//! | `instance` | commands to an instance: all of them, or none |
 //! | `pace` | when changes go to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
@@ -25,6 +27,8 @@
 //! other kinds stay as they are.
 
 pub mod applier;
+mod compiler;
+mod instance;
 pub mod leases;
 pub mod libreqos;
 #[cfg(feature = "mapped")]
