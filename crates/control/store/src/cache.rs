@@ -22,6 +22,8 @@ pub(crate) struct Cache {
     /// How many numbers there are.
     pub(crate) numbered: usize,
     pub(crate) revision: u64,
+    /// How often the file was read.
+    pub(crate) reads: u64,
     /// SQLite's count of what other connections have written; none before the first read.
     version: Option<i64>,
 }
@@ -35,7 +37,8 @@ impl Cache {
         if self.version == Some(version) {
             return Ok(());
         }
-        let mut cache = Self { version: Some(version), ..Self::default() };
+        let reads = self.reads + 1;
+        let mut cache = Self { version: Some(version), reads, ..Self::default() };
         cache.revision = match revision {
             Some(text) => text.parse().map_err(|_| damaged("revision", &text))?,
             None => 0,

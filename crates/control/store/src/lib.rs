@@ -149,6 +149,15 @@ impl Store {
         Ok(self.fresh()?.revision)
     }
 
+    /// How often it was read from the file: grows when another process has changed it, and not with
+    /// changes by this one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn reads(&mut self) -> Result<u64, StoreError> {
+        Ok(self.fresh()?.reads)
+    }
+
     /// The source of a subscriber.
     ///
     /// # Errors
