@@ -37,6 +37,12 @@ impl Cache {
         if self.version == Some(version) {
             return Ok(());
         }
+        let is_same = revision.as_deref().unwrap_or("0") == self.revision.to_string();
+        if is_same && self.version.is_some() {
+            // Only what is noted of applications and files has changed.
+            self.version = Some(version);
+            return Ok(());
+        }
         let reads = self.reads + 1;
         let mut cache = Self { version: Some(version), reads, ..Self::default() };
         cache.revision = match revision {

@@ -100,6 +100,9 @@ fn changes_of_another_process_are_read_and_its_own_are_not() {
     store.add_addresses("leases", &assigned(&[("ann", &[5])])).unwrap();
     store.begin().unwrap();
     store.finish("how").unwrap();
+    // It notes what it applies, too.
+    other.begin().unwrap();
+    other.finish("how").unwrap();
     assert_eq!(store.reads().unwrap(), reads);
     other.upsert("csv", "ben", subscriber(&[6])).unwrap();
     assert_eq!(store.reads().unwrap(), reads + 1);

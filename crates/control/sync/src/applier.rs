@@ -1,13 +1,14 @@
-//! From the store to the running instance, and to the files from which it starts.
+//! From the store to the running instance.
 //!
 //! *What runs* is taken to be what was applied last, if the same instance still runs; else it is
 //! read from the instance. [`Compiler`] finds the commands, and [`instance`](crate::instance) gives
 //! them.
 
 use crate::compiler::Compiler;
+use crate::files;
 use crate::instance::{Instance, bring};
 use narrows_control::{Client, ControlError};
-use narrows_directory::{Compiled, Draft, Form, Numbers, Options, Ports, Report, compile};
+use narrows_directory::{Form, Numbers, Options, Ports, Report};
 use narrows_store::{Begun, Store, StoreError};
 use narrows_tc::Lock;
 use narrows_units::Rate;
@@ -60,8 +61,9 @@ impl Settings {
         Options { ports, uplink, numbers: numbers.clone() }
     }
 
-    fn has_files(&self) -> bool {
-        self.policy.is_some() || self.names.is_some()
+    /// What the store keeps of them.
+    pub(crate) fn note(&self) -> String {
+        How::new(self, None).text()
     }
 }
 
@@ -74,6 +76,11 @@ impl How {
 
     fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        // Text and numbers: nothing that JSON could not have.
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     fn settings(self) -> Settings {
@@ -164,14 +171,12 @@ pub struct Applied {
 pub struct Applier {
     settings: Settings,
     compiler: Compiler,
-    /// The files may be older than what runs.
-    has_old_files: bool,
 }
 
 impl Applier {
     /// One that applies with `settings`.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, compiler: Compiler::default(), has_old_files: false }
+        Self { settings, compiler: Compiler::default() }
     }
 
     /// Its settings.
@@ -186,25 +191,18 @@ impl Applier {
     /// If the store or a file cannot be used, or the instance refuses. Then what runs is as it was,
     /// unless [`ApplyError::Half`] says otherwise.
     pub fn apply(&mut self, store: &mut Store) -> Result<Applied, ApplyError> {
-        self.apply_to(store, true)
+        let mut applied = self.apply_without_files(store)?;
+        applied.files = files::write(store, &self.settings)?;
+        Ok(applied)
     }
 
-    /// Applies it without the files, which the next [`apply`](Self::apply) writes: those of many
-    /// subscribers take longer than a change of one, and sessions come and go all the time.
+    /// Applies it without the files: those of many subscribers take longer than a change of one,
+    /// and sessions come and go all the time.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
     pub fn apply_without_files(&mut self, store: &mut Store) -> Result<Applied, ApplyError> {
-        self.apply_to(store, false)
-    }
-
-    /// The files count as older than what runs, as after a run that ended too early.
-    pub fn distrust_files(&mut self) {
-        self.has_old_files = true;
-    }
-
-    fn apply_to(&mut self, store: &mut Store, has_files: bool) -> Result<Applied, ApplyError> {
-        let _lock = lock(store.path())?;
+        let _lock = lock(store.path(), ".lock")?;
         let start = Instant::now();
         let client = match Client::find(Some(&self.settings.ports.subscribers)) {
             Ok(mut found) => Some(found.swap_remove(0)),
@@ -212,7 +210,7 @@ impl Applier {
             Err(error) => return Err(error.into()),
         };
         let instance = client.as_ref().map(|client| client as &dyn Instance);
-        self.apply_on(store, instance, start, has_files)
+        self.apply_on(store, instance, start)
     }
 
     fn apply_on(
@@ -220,10 +218,9 @@ impl Applier {
         store: &mut Store,
         instance: Option<&dyn Instance>,
         start: Instant,
-        has_files: bool,
     ) -> Result<Applied, ApplyError> {
         let begun = store.begin()?;
-        let done = self.applied(store, &begun, instance, start, has_files);
+        let done = self.applied(store, &begun, instance, start);
         match &done {
             Ok((how, _)) => store.finish(how)?,
             // What runs is as it was.
@@ -233,7 +230,7 @@ impl Applier {
                 self.compiler.back(&begun, store.begun());
                 store.give_up()?
             }
-            // What runs is not known, or not in the files: the next one reads it, and writes them.
+            // What runs is not known: the next one reads it.
             Err(_) => self.compiler.forget(),
         }
         Ok(done?.1)
@@ -246,7 +243,6 @@ impl Applier {
         begun: &Begun,
         instance: Option<&dyn Instance>,
         start: Instant,
-        has_files: bool,
     ) -> Result<(String, Applied), ApplyError> {
         let (directory, numbers) = store.begun();
         let Ports { internet, subscribers } = &self.settings.ports.clone();
@@ -260,7 +256,6 @@ impl Applier {
         let former = former.map(|how| how.clone().settings());
         let (commands, report) =
             self.compiler.step(begun, (directory, numbers), &self.settings, former.as_ref());
-        let options = self.settings.options(numbers);
         let mut applied = Applied {
             commands: None,
             took: Duration::ZERO,
@@ -269,54 +264,20 @@ impl Applier {
             warnings: String::new(),
         };
         if let Some(instance) = instance {
-            let next = || Form::compile(directory, &options).0;
+            let next = || Form::compile(directory, &self.settings.options(numbers)).0;
             let devs = [subscribers.as_str(), internet.as_str()];
             let (commands, warnings) = bring(instance, commands, next, devs)?;
             (applied.commands, applied.warnings) = (Some(commands), warnings);
         }
         applied.took = start.elapsed();
-        let is_known = how.is_some_and(|how| how.policy == self.settings.policy);
-        self.has_old_files |= !is_known || applied.commands != Some(0);
-        if has_files {
-            if self.settings.has_files() {
-                self.write_files(&compile(directory, &options), &mut applied.files)?;
-            }
-            self.has_old_files = false;
-        }
-        let how = How::new(&self.settings, identity);
-        Ok((serde_json::to_string(&how).unwrap_or_default(), applied))
-    }
-
-    /// Writes the files that are not as they should be.
-    fn write_files(&self, compiled: &Compiled, files: &mut Vec<PathBuf>) -> Result<(), ApplyError> {
-        let is_other = |path: &Path, text: &str| {
-            std::fs::read(path).ok().is_none_or(|present| present != text.as_bytes())
-        };
-        let policy = self.settings.policy.as_ref();
-        if let Some(path) = policy.filter(|path| self.has_old_files || !path.exists()) {
-            let mut draft = Draft::default();
-            draft.comment("Written by narrows-sync: changes to it are lost with the next sync.");
-            compiled.write(&mut draft);
-            let text = draft.finish().0;
-            if is_other(path, &text) {
-                write(path, &text, files)?;
-            }
-        }
-        // A name may change without a command.
-        if let Some(path) = &self.settings.names {
-            let names = compiled.names();
-            if is_other(path, &names) {
-                write(path, &names, files)?;
-            }
-        }
-        Ok(())
+        Ok((How::new(&self.settings, identity).text(), applied))
     }
 }
 
-/// Waits until no other process applies this store.
-fn lock(store: &Path) -> Result<Lock, ApplyError> {
+/// Waits until no other process has this lock of the store: the one that `ends` so.
+pub(crate) fn lock(store: &Path, ends: &str) -> Result<Lock, ApplyError> {
     let mut path = store.as_os_str().to_owned();
-    path.push(".lock");
+    path.push(ends);
     let path = PathBuf::from(path);
     let end = Instant::now() + LOCK_TIME;
     loop {
@@ -327,13 +288,6 @@ fn lock(store: &Path) -> Result<Lock, ApplyError> {
             Err(error) => return Err(ApplyError::File { path, why: error.to_string() }),
         }
     }
-}
-
-fn write(path: &Path, text: &str, files: &mut Vec<PathBuf>) -> Result<(), ApplyError> {
-    let file = |why: String| ApplyError::File { path: path.to_owned(), why };
-    narrows_tc::replace(path, text).map_err(|error| file(error.to_string()))?;
-    files.push(path.to_owned());
-    Ok(())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! | [`radius`] | RADIUS sessions |
 //! | [`leases`] | DHCP leases |
 //! | `compiler` | the commands from what was applied last |
+//! | `files` | the files from which an instance starts |
 //! | `instance` | commands to an instance: all of them, or none |
 //! | `pace` | when changes go to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
@@ -28,6 +29,7 @@
 
 pub mod applier;
 mod compiler;
+mod files;
 mod instance;
 pub mod leases;
 pub mod libreqos;

@@ -3,7 +3,7 @@
 
 use super::*;
 use narrows_control::Answer;
-use narrows_directory::{Plan, Prefix, Queueing, Site, Subscriber};
+use narrows_directory::{Draft, Plan, Prefix, Queueing, Site, Subscriber, compile};
 use narrows_store::Edit;
 use narrows_tc::{Host, OfflineHost, execute, execute_batch, load};
 use proptest::prelude::*;
@@ -180,7 +180,7 @@ fn apply(
     instance: Option<&Offline>,
 ) -> Result<Applied, ApplyError> {
     let instance = instance.map(|instance| instance as &dyn Instance);
-    applier.apply_on(store, instance, Instant::now(), false)
+    applier.apply_on(store, instance, Instant::now())
 }
 
 proptest! {
