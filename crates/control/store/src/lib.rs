@@ -338,8 +338,8 @@ impl Store {
         Ok(Begun { before, revision: cache.revision })
     }
 
-    /// The directory and the numbers as of the last [`begin`](Self::begin), if nothing of this store
-    /// was read or changed since: another process may have changed the file meanwhile.
+    /// The directory and the numbers as of the last [`begin`](Self::begin), if nothing of this
+    /// store was read or changed since: another process may have changed the file meanwhile.
     pub fn begun(&self) -> (&Directory, &Numbers) {
         (&self.cache.directory, &self.cache.numbers)
     }

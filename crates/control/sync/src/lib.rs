@@ -1,9 +1,9 @@
 //! Subscribers from files and systems, into the store and into a running instance.
 //!
 //! *Idea.* A [`Source`] says who there is. [`Store::replace`](narrows_store::Store::replace) keeps
-//! it. An [`Applier`] compiles the directory as it was applied last and as it is, and gives the
-//! running instance only what differs, as one batch of `tc` commands. It also writes the policy
-//! file and the file of names, so that a restart comes up the same.
+//! it. An [`Applier`] finds what differs from the directory as it was applied last, and gives the
+//! running instance only that, as one batch of `tc` commands. It also writes the policy file and
+//! the file of names, so that a restart comes up the same.
 //!
 //! | module | what |
 //! | --- | --- |

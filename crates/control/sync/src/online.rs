@@ -138,8 +138,7 @@ impl Online {
                 Err(_) => Some("the thread that writes them has panicked".to_owned()),
             };
             if let Some(why) = why {
-                self.files.get_or_insert_with(|| Instant::now() + FILES);
-                log::warn!("the files may be older than what runs: {why}; it is tried again");
+                self.old_files(&why);
             }
         }
         if is_due(self.files) && self.writer.is_none() {
@@ -150,8 +149,17 @@ impl Online {
                 let _ = rustix::process::nice(NICE);
                 files::write(&mut Store::open(&path)?, &settings)
             };
-            self.writer = Some(thread::spawn(write));
+            match thread::Builder::new().name("files".to_owned()).spawn(write) {
+                Ok(writer) => self.writer = Some(writer),
+                Err(error) => self.old_files(&error.to_string()),
+            }
         }
+    }
+
+    /// Files could not be written.
+    fn old_files(&mut self, why: &str) {
+        self.files.get_or_insert_with(|| Instant::now() + FILES);
+        log::warn!("the files may be older than what runs: {why}; it is tried again");
     }
 
     fn applied(&mut self, applied: Result<Applied, ApplyError>) {
