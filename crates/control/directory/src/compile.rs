@@ -159,13 +159,7 @@ impl<'a> Outline<'a> {
     fn of_all(directory: &'a Directory, options: &Options, draft: &mut Draft) -> Self {
         let sites = from_above(directory);
         let subscribers = directory.subscribers.iter().map(|(it, one)| (it.as_str(), one));
-        let place = |of: Of<'_>| match of {
-            Of::Site(identity, site) => name(&site.name, identity).to_owned(),
-            Of::Subscriber(identity, it) => {
-                format!("subscriber {}", crate::changes::named(identity, &it.name))
-            }
-        };
-        Self::of(directory, &sites, subscribers, options, &place, draft)
+        Self::of(directory, &sites, subscribers, options, &said_of, draft)
     }
 
     /// `place` says what a note calls one.
@@ -239,12 +233,22 @@ impl<'a> Outline<'a> {
     }
 }
 
+/// What a note calls a site or subscriber of a directory.
+pub(crate) fn said_of(of: Of<'_>) -> String {
+    match of {
+        Of::Site(identity, site) => name(&site.name, identity).to_owned(),
+        Of::Subscriber(identity, it) => {
+            format!("subscriber {}", crate::changes::named(identity, &it.name))
+        }
+    }
+}
+
 fn name<'a>(name: &'a str, identity: &'a str) -> &'a str {
     if name.trim().is_empty() { identity } else { name }
 }
 
 /// The identities of all sites, each after its parent.
-fn from_above(directory: &Directory) -> Vec<&str> {
+pub(crate) fn from_above(directory: &Directory) -> Vec<&str> {
     let mut below: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut tops = Vec::new();
     for (identity, site) in &directory.sites {

@@ -103,12 +103,17 @@ impl Draft {
 
     /// Reports something that has no place in the policy.
     pub fn report(&mut self, what: &str, example: &str) {
+        self.report_times(what, 1, example);
+    }
+
+    /// Reports something that applies `count` times, `example` first.
+    pub(crate) fn report_times(&mut self, what: &str, count: usize, example: &str) {
         if let Some(&place) = self.places.get(what) {
-            self.report.notes[place].count += 1;
+            self.report.notes[place].count += count;
         } else {
             self.places.insert(what.to_owned(), self.report.notes.len());
             let example = printable(example);
-            self.report.notes.push(Note { what: printable(what), count: 1, example });
+            self.report.notes.push(Note { what: printable(what), count, example });
         }
     }
 

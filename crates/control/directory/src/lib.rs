@@ -11,6 +11,7 @@
 //! | its classes, queues and filters at both ports | [`compile`], [`Compiled`] |
 //! | the policy file, and the file of names | [`Compiled::write`], [`Compiled::names`] |
 //! | the `tc` commands from one to another | [`Form`], [`Form::towards`] |
+//! | the same of a few changed subscribers, at their cost | [`Incremental`] |
 //!
 //! *Principles.* No I/O, no clock. An identity (a key of [`Directory::subscribers`]) never changes:
 //! a subscriber keeps its class, counters, queues and history under it, whatever other rows come
@@ -25,10 +26,12 @@ mod commands;
 mod compile;
 mod draft;
 mod form;
+mod incremental;
 mod json;
 mod model;
 mod numbers;
 mod prefix;
+mod rates;
 mod said;
 mod tree;
 mod write;
@@ -39,6 +42,7 @@ pub use commands::Command;
 pub use compile::{Compiled, Entry, Options, Ports, Row, Rows, compile, compile_rows};
 pub use draft::{Draft, Note, Report};
 pub use form::{ClassForm, FilterForm, Form, Leaf, PortForm};
+pub use incremental::Incremental;
 pub use model::{Directory, Plan, Prefix, Queueing, Site, Subscriber};
 pub use numbers::{Numbers, NumbersError};
 pub use prefix::PrefixError;

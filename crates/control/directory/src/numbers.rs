@@ -29,7 +29,24 @@ pub struct NumbersError {
 /// The numbers that were given before, by key. The key of a subscriber is `circuit IDENTITY`, that
 /// of a site `node IDENTITY`. Clones share them: one is made for each application of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Numbers(Arc<HashMap<String, u32>>);
+pub struct Numbers(Arc<Kept>);
+
+/// Kept numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Kept {
+    by_key: HashMap<String, u32>,
+    /// All of them, so that a new one costs no look at all others.
+    taken: HashSet<u32>,
+}
+
+impl Kept {
+    fn insert(&mut self, key: String, number: u32) {
+        if let Some(former) = self.by_key.insert(key, number) {
+            self.taken.remove(&former);
+        }
+        self.taken.insert(number);
+    }
+}
 
 /// What the key of a subscriber begins with.
 pub(crate) const SUBSCRIBER: &str = "circuit ";
@@ -49,12 +66,12 @@ fn of_site(identity: &str) -> String {
 impl Numbers {
     /// The number of a subscriber, if it has one.
     pub fn of_subscriber(&self, identity: &str) -> Option<u32> {
-        self.0.get(&of_subscriber(identity)).copied()
+        self.0.by_key.get(&of_subscriber(identity)).copied()
     }
 
     /// The number of a site, if it has one.
     pub fn of_site(&self, identity: &str) -> Option<u32> {
-        self.0.get(&of_site(identity)).copied()
+        self.0.by_key.get(&of_site(identity)).copied()
     }
 
     /// Keeps `number` for `key`.
@@ -68,7 +85,7 @@ impl Numbers {
         let sites = directory.sites.keys().map(|identity| of_site(identity));
         let subscribers = directory.subscribers.keys().map(|identity| of_subscriber(identity));
         let keys: Vec<String> =
-            sites.chain(subscribers).filter(|key| !self.0.contains_key(key)).collect();
+            sites.chain(subscribers).filter(|key| !self.0.by_key.contains_key(key)).collect();
         let numbers = self.assign(&keys);
         keys.into_iter().zip(numbers).collect()
     }
@@ -84,7 +101,7 @@ impl Numbers {
             key.clear();
             key.push_str(kind);
             key.push_str(identity);
-            let number = self.0.get(&key).copied();
+            let number = self.0.by_key.get(&key).copied();
             if number.is_none() {
                 missing.push((numbers.len(), key.clone()));
             }
@@ -113,8 +130,7 @@ impl Numbers {
     /// # Errors
     /// If a line is not from there, or says a number or a key again.
     pub fn read(text: &str) -> Result<Self, NumbersError> {
-        let mut kept = HashMap::new();
-        let mut taken = HashSet::new();
+        let mut kept = Kept::default();
         for (index, line) in text.lines().enumerate() {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
@@ -128,9 +144,10 @@ impl Numbers {
             let (number, identity) = entry.ok_or_else(|| {
                 why("a number and an identity are expected, as an import wrote them")
             })?;
-            if !taken.insert(number) || kept.insert(identity, number).is_some() {
+            if kept.taken.contains(&number) || kept.by_key.contains_key(&identity) {
                 return Err(why("a number or an identity occurs twice"));
             }
+            kept.insert(identity, number);
         }
         Ok(Self(Arc::new(kept)))
     }
@@ -138,10 +155,10 @@ impl Numbers {
     /// A number for each of `identities` (keys), which differ from each other and fit the range.
     pub fn assign(&self, identities: &[String]) -> Vec<u32> {
         let mut numbers: Vec<Option<u32>> =
-            identities.iter().map(|identity| self.0.get(identity).copied()).collect();
+            identities.iter().map(|identity| self.0.by_key.get(identity).copied()).collect();
         // A subscriber that is gone leaves its number free only for the next import: in this one,
         // the class of that number still runs.
-        let mut taken: HashSet<u32> = self.0.values().copied().collect();
+        let mut taken: HashSet<u32> = HashSet::new();
         let mut waiting: BTreeSet<(&str, usize)> = (identities.iter().enumerate())
             .filter(|(index, _)| numbers[*index].is_none())
             .map(|(index, identity)| (identity.as_str(), index))
@@ -150,7 +167,7 @@ impl Numbers {
         for attempt in 0_u64.. {
             waiting.retain(|(identity, index)| {
                 let choice = choice(identity, attempt);
-                let is_free = taken.insert(choice);
+                let is_free = !self.0.taken.contains(&choice) && taken.insert(choice);
                 if is_free {
                     numbers[*index] = Some(choice);
                 }
@@ -165,7 +182,7 @@ impl Numbers {
 
     /// The file for the next import.
     pub fn write(&self) -> String {
-        let sorted: BTreeMap<&String, &u32> = self.0.iter().collect();
+        let sorted: BTreeMap<&String, &u32> = self.0.by_key.iter().collect();
         let mut text = "# The numbers of classes, for the next import.\n".to_owned();
         for (identity, number) in sorted {
             text.push_str(&format!("{number:x} {}\n", serde_json::Value::from(identity.as_str())));
@@ -176,7 +193,9 @@ impl Numbers {
 
 impl FromIterator<(String, u32)> for Numbers {
     fn from_iter<I: IntoIterator<Item = (String, u32)>>(numbers: I) -> Self {
-        Self(Arc::new(numbers.into_iter().collect()))
+        let mut kept = Kept::default();
+        numbers.into_iter().for_each(|(key, number)| kept.insert(key, number));
+        Self(Arc::new(kept))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Leases of DHCP servers as addresses of subscribers.
 //!
 //! *Idea.* A DHCP server knows which device has which address, and a directory knows whose device
-//! it is. [`Leases`] holds the leases of all servers; [`Leases::assignments`] finds the subscriber
-//! of each by the rules of a [`Config`]: a field of the lease equals a label of the subscriber, or
-//! its identity. A lease of nobody changes nothing.
+//! it is. [`Leases`] holds the leases of all servers; it finds the subscriber of each by the rules
+//! of a [`Config`]: a field of the lease equals a label of the subscriber, or its identity. A lease
+//! of nobody changes nothing.
 //!
 //! | server | how |
 //! | --- | --- |
@@ -20,16 +20,20 @@ pub mod isc_file;
 mod isc_text;
 pub mod kea_file;
 pub mod kea_socket;
+mod news;
 mod options;
 mod source;
+mod whose;
 
 pub use config::{Config, ConfigError, Rule, Server};
+pub use news::News;
 pub use source::{Source, SourceError};
+pub use whose::{Assignments, Leases};
 
 use crate::hardware;
 use crate::prefix;
-use narrows_directory::{Directory, Prefix};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use narrows_directory::Prefix;
+use std::collections::{BTreeMap, HashMap};
 
 /// The most leases of one server.
 pub const LEASES_MAX: usize = 1_000_000;
@@ -83,100 +87,6 @@ impl Lease {
 
 /// The leases of one server.
 pub type Table = HashMap<Prefix, Lease>;
-
-/// The leases of all servers.
-#[derive(Debug)]
-pub struct Leases {
-    config: Config,
-    tables: Vec<Table>,
-}
-
-/// The addresses of subscribers, by identity.
-pub type Assignments = BTreeMap<String, BTreeSet<Prefix>>;
-
-impl Leases {
-    /// Of as many servers as the configuration has.
-    pub fn new(config: Config) -> Self {
-        let tables = config.servers.iter().map(|_| Table::new()).collect();
-        Self { config, tables }
-    }
-
-    /// The rules.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// The leases of the server with this index from now on. Says whether they differ.
-    pub fn set(&mut self, server: usize, table: Table) -> bool {
-        match self.tables.get_mut(server) {
-            Some(place) if *place != table => {
-                *place = table;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.tables.iter().map(Table::len).sum()
-    }
-
-    /// Who has which leased addresses at `unix` seconds since 1970. An address that two servers
-    /// lease belongs to the client of the first one. One of the addresses `fixed` is nobody's
-    /// lease.
-    pub fn assignments(
-        &self,
-        unix: u64,
-        directory: &Directory,
-        fixed: &BTreeSet<Prefix>,
-    ) -> Assignments {
-        let indices: Vec<HashMap<String, &String>> =
-            self.config.rules.iter().map(|rule| index(rule, directory)).collect();
-        let mut assignments = Assignments::new();
-        let mut taken = BTreeSet::new();
-        for lease in self.tables.iter().flat_map(HashMap::values) {
-            if lease.expires.is_some_and(|expires| expires <= unix)
-                || fixed.contains(&lease.address)
-            {
-                continue;
-            }
-            let found = self
-                .config
-                .rules
-                .iter()
-                .zip(&indices)
-                .find_map(|(rule, index)| index.get(&normal(lease.value(rule)?)).copied());
-            if let Some(identity) = found
-                && taken.insert(lease.address)
-            {
-                assignments.entry(identity.clone()).or_default().insert(lease.address);
-            }
-        }
-        assignments
-    }
-}
-
-/// Subscribers by what a rule compares. Who has the same as another is not found: it is not known
-/// who is meant.
-fn index<'a>(rule: &Rule, directory: &'a Directory) -> HashMap<String, &'a String> {
-    let mut index: HashMap<String, Option<&String>> = HashMap::new();
-    for (identity, subscriber) in &directory.subscribers {
-        let value = match &rule.label {
-            Some(label) => subscriber.labels.get(label),
-            None => Some(identity),
-        };
-        // A label may name several devices.
-        let words = value.map(|value| value.split(',')).into_iter().flatten();
-        for word in words.map(str::trim).filter(|word| !word.is_empty()) {
-            index
-                .entry(normal(word))
-                .and_modify(|known| *known = known.filter(|known| *known == identity))
-                .or_insert(Some(identity));
-        }
-    }
-    index.into_iter().filter_map(|(value, identity)| Some((value, identity?))).collect()
-}
 
 /// MAC addresses in one spelling; other text without regard to case.
 fn normal(text: &str) -> String {

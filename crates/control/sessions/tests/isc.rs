@@ -1,7 +1,7 @@
 //! The lease file of ISC's dhcpd, as it grows and is written anew.
 
 use narrows_sessions::leases::isc_file::{Follower, Log};
-use narrows_sessions::leases::{Config, Field, Leases, Server, Source, Table};
+use narrows_sessions::leases::{Config, Field, Leases, News, Server, Source, Table};
 use narrows_units::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ fn a_file_is_followed_as_it_grows_and_when_it_is_written_anew() {
     assert_eq!(addresses(follower.table()), ["10.0.0.2/32", "10.0.0.3/32"]);
     let mut source = Source::new(&Server::IscFile(path));
     let now = Nanos::from_secs(1);
-    assert_eq!(source.poll(now).unwrap().as_ref(), Some(follower.table()));
+    assert_eq!(source.poll(now).unwrap(), Some(News::All(follower.table().clone())));
     assert!(source.poll(now).unwrap().is_none());
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,8 +1,8 @@
 //! Lease files as they grow and are cleaned up, and whose leases are.
 
-use narrows_directory::{Directory, Subscriber};
+use narrows_directory::{Directory, Prefix, Subscriber};
 use narrows_sessions::leases::kea_file::{Follower, Log};
-use narrows_sessions::leases::{Config, Field, Leases, Table, kea_socket};
+use narrows_sessions::leases::{Assignments, Config, Field, Leases, News, Table, kea_socket};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -122,6 +122,15 @@ fn a_file_is_followed_as_it_grows() {
     folder.append("leases4.csv", &line[20..]);
     follower.poll().unwrap();
     assert_eq!(addresses(follower.table()), ["10.0.0.1/32", "10.0.0.2/32"]);
+    assert_eq!(follower.news(), News::All(follower.table().clone()), "the first time");
+    folder.append("leases4.csv", &(line4(2, 9, 3600) + &line4(1, 1, 0)));
+    follower.poll().unwrap();
+    let News::Some(mut changes) = follower.news() else { panic!("it says all") };
+    changes.sort_by_key(|(address, _)| *address);
+    let two = Prefix { ip: [10, 0, 0, 2].into(), bits: 32 };
+    let changes: Vec<_> = changes.iter().map(|(at, lease)| (*at, lease.is_some())).collect();
+    assert_eq!(changes, [(Prefix { ip: [10, 0, 0, 1].into(), bits: 32 }, false), (two, true)]);
+    assert_eq!(follower.news(), News::Some(Vec::new()));
 }
 
 #[test]
@@ -194,8 +203,21 @@ fn leases(rules: &str, lines: &[String]) -> Leases {
     let mut log = Log::default();
     log.feed(HEADER4.as_bytes());
     log.feed(lines.concat().as_bytes());
-    leases.set(0, log.table().clone());
+    leases.set(0, News::All(log.table().clone()));
     leases
+}
+
+/// Whose they are at `unix`, where these addresses are `fixed`.
+fn assignments(
+    mut leases: Leases,
+    unix: u64,
+    directory: &Directory,
+    fixed: &[Prefix],
+) -> Assignments {
+    leases.know(directory, fixed.iter().copied());
+    let changes = leases.changes(unix);
+    assert_eq!(changes, leases.assignments(), "nobody had any before");
+    changes
 }
 
 const BY_MAC: &str = "[[match]]\nlease = \"hw-address\"\nlabel = \"mac\"\n";
@@ -208,30 +230,33 @@ fn a_lease_is_the_one_of_the_subscriber_with_its_mac_address() {
         ("cid", "other", "00:0c:29:00:00:04"),
     ]);
     let lines = [line4(1, 1, 60), line4(2, 2, 60), line4(3, 3, 60), line4(4, 4, 60)];
-    let leases = leases(BY_MAC, &lines);
-    let assignments = leases.assignments(1_800_000_000, &directory, &BTreeSet::new());
+    let mut leases = leases(BY_MAC, &lines);
+    leases.know(&directory, []);
+    let assignments = leases.changes(1_800_000_000);
     assert_eq!(assignments.keys().collect::<Vec<_>>(), ["ann", "ben"]);
     assert_eq!(assignments["ann"].len(), 2);
+    assert!(leases.changes(1_800_003_599).is_empty(), "nothing is new");
     // When they are over, they are nobody's.
-    assert!(leases.assignments(1_800_003_600, &directory, &BTreeSet::new()).is_empty());
+    let none = BTreeSet::new();
+    let over = [("ann".to_owned(), none.clone()), ("ben".to_owned(), none)].into();
+    assert_eq!(leases.changes(1_800_003_600), over);
+    assert!(leases.assignments().is_empty());
 }
 
 #[test]
 fn who_has_the_same_label_as_another_is_not_guessed() {
     let mac = "00:0c:29:00:00:01";
     let directory = directory(&[("ann", "mac", mac), ("ben", "mac", mac)]);
-    assert!(
-        leases(BY_MAC, &[line4(1, 1, 60)]).assignments(0, &directory, &BTreeSet::new()).is_empty()
-    );
+    assert!(assignments(leases(BY_MAC, &[line4(1, 1, 60)]), 0, &directory, &[]).is_empty());
 }
 
 #[test]
 fn a_fixed_address_is_nobodys_lease() {
     let directory = directory(&[("ann", "mac", "00:0c:29:00:00:01")]);
-    let fixed = BTreeSet::from([narrows_directory::Prefix { ip: [10, 0, 0, 1].into(), bits: 32 }]);
-    let leases = leases(BY_MAC, &[line4(1, 1, 60)]);
-    assert!(leases.assignments(0, &directory, &fixed).is_empty());
-    assert_eq!(leases.assignments(0, &directory, &BTreeSet::new()).len(), 1);
+    let fixed = [Prefix { ip: [10, 0, 0, 1].into(), bits: 32 }];
+    let lines = [line4(1, 1, 60)];
+    assert!(assignments(leases(BY_MAC, &lines), 0, &directory, &fixed).is_empty());
+    assert_eq!(assignments(leases(BY_MAC, &lines), 0, &directory, &[]).len(), 1);
 }
 
 #[test]
@@ -239,8 +264,7 @@ fn an_identity_can_be_what_a_lease_says() {
     let directory = directory(&[("00:0c:29:00:00:01", "", "")]);
     let rules = "[[match]]\nlease = \"circuit-id\"\nlabel = \"circuit\"\n\n\
                  [[match]]\nlease = \"hw-address\"\n";
-    let assignments =
-        leases(rules, &[line4(1, 1, 60)]).assignments(0, &directory, &BTreeSet::new());
+    let assignments = assignments(leases(rules, &[line4(1, 1, 60)]), 0, &directory, &[]);
     assert_eq!(assignments["00:0c:29:00:00:01"].len(), 1);
 }
 

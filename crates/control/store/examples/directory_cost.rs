@@ -3,7 +3,9 @@
 //!
 //! `cargo run --release -p narrows-store --example directory_cost -- 100000`
 
-use narrows_directory::{Directory, Form, Options, Plan, Ports, Site, Subscriber};
+use narrows_directory::{
+    Change, Directory, Form, Incremental, Options, Plan, Ports, Site, Subscriber,
+};
 use narrows_store::{Guard, Store};
 use narrows_units::Rate;
 use std::time::Instant;
@@ -62,6 +64,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options { ports, uplink: [None; 2], numbers };
     let (before, _) = Form::compile(store.directory()?, &options);
     say("compiled");
+    let mut kept = Incremental::new(store.directory()?, &options);
+    say("what is kept of it");
     let one = all.subscribers.get_mut("7").ok_or("no subscriber 7")?;
     one.plan.ceiling[0] = Rate::from_bits_per_sec(100_000_000);
     let one = one.clone();
@@ -73,14 +77,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     say("one changed plan into the store, as an API does");
     let begun = store.begin()?;
     say("an application that has begun");
+    let before_it = begun.before.ok_or("not known")?;
+    let (directory, numbers) = store.begun();
+    let changes = before_it.differs().subscribers.iter().map(|(identity, old)| Change {
+        identity: identity.clone(),
+        old: old.as_ref(),
+        new: directory.subscribers.get(identity),
+    });
+    let changes: Vec<Change<&Subscriber>> = changes.collect();
+    let [from, to] = kept.change(&changes, numbers).ok_or("no number")?;
+    let commands = from.towards(&to);
+    say("its commands, from what is kept");
     let (after, _) = Form::compile(store.directory()?, &options);
-    say("compiled");
-    let commands = before.towards(&after);
+    say("compiled, where nothing is kept");
+    assert_eq!(before.towards(&after), commands);
     say("compared");
-    let former = begun.before.ok_or("not known")?.directory(store.directory()?);
+    let former = before_it.directory(store.directory()?);
     say("the directory as it was");
     let again = Form::compile(&former, &options).0;
-    say("compiled, where it was not kept");
+    say("compiled, by a process that starts");
     assert_eq!((again == before, commands.len()), (true, 1));
     say("");
     store.replace("csv", &all, Guard::NONE)?;

@@ -4,6 +4,7 @@
 //! says in a label, whose name is `+` and who added them, which of its addresses were added. A
 //! change by the row's own source, which knows nothing of them, leaves them there.
 
+use crate::cache::Cache;
 use crate::{Edit, Store, StoreError};
 use narrows_directory::{Prefix, Subscriber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,47 +54,83 @@ impl Store {
         who: &str,
         assigned: &BTreeMap<String, BTreeSet<Prefix>>,
     ) -> Result<usize, StoreError> {
-        let label = format!("{MARK}{who}");
         let nothing = BTreeSet::new();
-        // Two steps, so that an address can go from one subscriber to another.
-        let (mut less, mut more): (Edits, Edits) = Default::default();
-        let mut changed = 0;
-        let mut present = Vec::new();
-        for (identity, subscriber) in &self.directory()?.subscribers {
-            let wanted = assigned.get(identity).unwrap_or(&nothing);
-            let list = subscriber.labels.get(&label).map_or("", String::as_str);
-            let had: BTreeSet<Prefix> = addresses(list).collect();
-            let own: BTreeSet<Prefix> =
-                subscriber.addresses.iter().filter(|it| !had.contains(it)).copied().collect();
-            let wanted: BTreeSet<Prefix> = wanted.difference(&own).copied().collect();
-            if wanted != had {
-                present.push((identity.clone(), subscriber.clone(), own, had, wanted));
-            }
-        }
-        for (identity, subscriber, own, had, wanted) in present {
-            changed += 1;
-            let source = self.source_of(&identity)?.unwrap_or_default();
-            let with = |added: BTreeSet<Prefix>| {
-                let mut next = subscriber.clone();
-                next.addresses.retain(|address| own.contains(address));
-                put(&mut next, &label, added);
-                Some(next)
-            };
-            let stays: BTreeSet<Prefix> = had.intersection(&wanted).copied().collect();
-            if stays != had {
-                less.entry(source.clone())
-                    .or_default()
-                    .insert(identity.clone(), with(stays.clone()));
-            }
-            if stays != wanted {
-                more.entry(source).or_default().insert(identity, with(wanted));
-            }
-        }
+        let cache = self.fresh()?;
+        let all = cache.directory.subscribers.keys();
+        let added = added(cache, who, all.map(|it| (it, assigned.get(it).unwrap_or(&nothing))));
+        self.add(added)
+    }
+
+    /// As [`add_addresses`](Self::add_addresses), for the subscribers in `assigned` only: to others
+    /// `who` adds what it did before.
+    ///
+    /// # Errors
+    /// As `add_addresses`.
+    pub fn add_addresses_to(
+        &mut self,
+        who: &str,
+        assigned: &BTreeMap<String, BTreeSet<Prefix>>,
+    ) -> Result<usize, StoreError> {
+        let added = added(self.fresh()?, who, assigned.iter());
+        self.add(added)
+    }
+
+    fn add(&mut self, Added { less, more, changed }: Added) -> Result<usize, StoreError> {
         for (source, subscribers) in less.into_iter().chain(more) {
             self.change(&source, Edit { subscribers, ..Edit::default() })?;
         }
         Ok(changed)
     }
+}
+
+/// What has to be changed, in two steps, so that an address can go from one subscriber to another.
+#[derive(Default)]
+struct Added {
+    less: Edits,
+    more: Edits,
+    /// How many subscribers change.
+    changed: usize,
+}
+
+/// What has to be changed so that `who` adds these addresses to each of these subscribers.
+fn added<'a>(
+    cache: &Cache,
+    who: &str,
+    assigned: impl Iterator<Item = (&'a String, &'a BTreeSet<Prefix>)>,
+) -> Added {
+    let label = format!("{MARK}{who}");
+    let mut all = Added::default();
+    for (identity, wanted) in assigned {
+        let Some(subscriber) = cache.directory.subscribers.get(identity) else { continue };
+        let list = subscriber.labels.get(&label).map_or("", String::as_str);
+        let had: BTreeSet<Prefix> = addresses(list).collect();
+        let own: BTreeSet<Prefix> =
+            subscriber.addresses.iter().filter(|it| !had.contains(it)).copied().collect();
+        let wanted: BTreeSet<Prefix> = wanted.difference(&own).copied().collect();
+        if wanted == had {
+            continue;
+        }
+        all.changed += 1;
+        let source = cache.subscribers.get(identity).map_or("", |source| &**source);
+        let with = |added: BTreeSet<Prefix>| {
+            let mut next = subscriber.clone();
+            next.addresses.retain(|address| own.contains(address));
+            put(&mut next, &label, added);
+            Some(next)
+        };
+        let change = |edits: &mut Edits, added: BTreeSet<Prefix>| {
+            let of_source = edits.entry(source.to_owned()).or_default();
+            of_source.insert(identity.clone(), with(added));
+        };
+        let stays: BTreeSet<Prefix> = had.intersection(&wanted).copied().collect();
+        if stays != had {
+            change(&mut all.less, stays.clone());
+        }
+        if stays != wanted {
+            change(&mut all.more, wanted);
+        }
+    }
+    all
 }
 
 /// Changed subscribers, by source.

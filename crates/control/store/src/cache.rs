@@ -22,6 +22,8 @@ pub(crate) struct Cache {
     /// How many numbers there are.
     pub(crate) numbered: usize,
     pub(crate) revision: u64,
+    /// How often the file was read.
+    pub(crate) reads: u64,
     /// SQLite's count of what other connections have written; none before the first read.
     version: Option<i64>,
 }
@@ -35,7 +37,14 @@ impl Cache {
         if self.version == Some(version) {
             return Ok(());
         }
-        let mut cache = Self { version: Some(version), ..Self::default() };
+        let is_same = revision.as_deref().unwrap_or("0") == self.revision.to_string();
+        if is_same && self.version.is_some() {
+            // Only what is noted of applications and files has changed.
+            self.version = Some(version);
+            return Ok(());
+        }
+        let reads = self.reads + 1;
+        let mut cache = Self { version: Some(version), reads, ..Self::default() };
         cache.revision = match revision {
             Some(text) => text.parse().map_err(|_| damaged("revision", &text))?,
             None => 0,

@@ -1,7 +1,7 @@
 //! Changes: what they concern, whether they are sound, and how they are written.
 
 use crate::added;
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::{StoreError, set_state};
 use narrows_directory::{CLASSES_MAX, Change, Changes, Directory, Site, Subscriber, printable};
 use narrows_units::counted;
@@ -77,6 +77,12 @@ pub(crate) struct Checked {
 }
 
 impl Edit {
+    /// Makes the changes in `directory`.
+    pub(crate) fn put_into(&self, directory: &mut Directory) {
+        cache::put_all(&mut directory.sites, &self.sites);
+        cache::put_all(&mut directory.subscribers, &self.subscribers);
+    }
+
     /// What makes `directory` all that `source` has.
     pub(crate) fn replacing(cache: &Cache, source: &str, directory: &Directory) -> Self {
         let own = |of: &BTreeMap<String, Arc<str>>| -> Vec<String> {

@@ -31,6 +31,7 @@ pub use narrows_directory::{Changes, Directory, Numbers, Site, Subscriber};
 
 use cache::Cache;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -69,12 +70,27 @@ pub struct Applied {
     differs: Edit,
 }
 
+/// What an instance has been given, all of it.
+#[derive(Debug)]
+pub struct InForce<'a> {
+    /// The sites and subscribers.
+    pub directory: Cow<'a, Directory>,
+    /// The numbers of their classes.
+    pub numbers: &'a Numbers,
+    /// The revision.
+    pub revision: u64,
+}
+
 impl Applied {
+    /// What was different then: each site and subscriber that has changed since, as it was.
+    pub fn differs(&self) -> &Edit {
+        &self.differs
+    }
+
     /// The directory as it was, from the one of the revision that is applied now.
     pub fn directory(&self, now: &Directory) -> Directory {
         let mut then = now.clone();
-        cache::put_all(&mut then.sites, &self.differs.sites);
-        cache::put_all(&mut then.subscribers, &self.differs.subscribers);
+        self.differs.put_into(&mut then);
         then
     }
 }
@@ -142,6 +158,15 @@ impl Store {
     /// If it cannot be read.
     pub fn revision(&mut self) -> Result<u64, StoreError> {
         Ok(self.fresh()?.revision)
+    }
+
+    /// How often it was read from the file: grows when another process has changed it, and not with
+    /// changes by this one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn reads(&mut self) -> Result<u64, StoreError> {
+        Ok(self.fresh()?.reads)
     }
 
     /// The source of a subscriber.
@@ -305,19 +330,18 @@ impl Store {
         let Self { db, cache, .. } = self;
         let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         cache.refresh(&transaction)?;
-        let how = state(&transaction, "applied")?;
-        let is_open = state(&transaction, "applying")?.is_some();
-        let mut before = None;
-        if let Some(how) = how.filter(|_| !is_open) {
-            let revision = state(&transaction, "applied revision")?;
-            let revision = revision.and_then(|text| text.parse().ok()).unwrap_or_default();
-            before = Some(Applied { how, revision, differs: cache::changed(&transaction)? });
-        }
+        let before = before(&transaction)?;
         transaction.execute("INSERT OR REPLACE INTO applying SELECT * FROM changed", [])?;
         transaction.execute("DELETE FROM changed", [])?;
         set_state(&transaction, "applying", &cache.revision.to_string())?;
         transaction.commit()?;
         Ok(Begun { before, revision: cache.revision })
+    }
+
+    /// The directory and the numbers as of the last [`begin`](Self::begin), if nothing of this
+    /// store was read or changed since: another process may have changed the file meanwhile.
+    pub fn begun(&self) -> (&Directory, &Numbers) {
+        (&self.cache.directory, &self.cache.numbers)
     }
 
     /// What was begun is in force; `how` is given back by the next [`begin`](Self::begin).
@@ -332,6 +356,41 @@ impl Store {
         transaction.execute("DELETE FROM state WHERE name = 'applying'", [])?;
         set_state(&transaction, "applied", how)?;
         Ok(transaction.commit()?)
+    }
+
+    /// What was applied last; none if that is not known, as while an application goes on.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn in_force(&mut self) -> Result<Option<InForce<'_>>, StoreError> {
+        let Self { db, cache, .. } = self;
+        let transaction = db.transaction()?;
+        cache.refresh(&transaction)?;
+        let Some(before) = before(&transaction)? else { return Ok(None) };
+        drop(transaction);
+        let mut directory = Cow::Borrowed(&cache.directory);
+        if before.differs != Edit::default() {
+            before.differs.put_into(directory.to_mut());
+        }
+        let (numbers, revision) = (&cache.numbers, before.revision);
+        Ok(Some(InForce { directory, numbers, revision }))
+    }
+
+    /// What the caller noted of files that it made; none if it never did.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn files(&self) -> Result<Option<String>, StoreError> {
+        Ok(state(&self.db, "files")?)
+    }
+
+    /// Notes something of files that are made from what is in force.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn note_files(&mut self, note: &str) -> Result<(), StoreError> {
+        set_state(&self.db, "files", note)?;
+        Ok(())
     }
 
     /// What was begun was not done, and the instance is as it was before.
@@ -355,6 +414,15 @@ impl Store {
         drop(transaction);
         Ok(cache)
     }
+}
+
+/// What was applied last; none while an application goes on.
+fn before(db: &Connection) -> Result<Option<Applied>, StoreError> {
+    let is_open = state(db, "applying")?.is_some();
+    let Some(how) = state(db, "applied")?.filter(|_| !is_open) else { return Ok(None) };
+    let revision = state(db, "applied revision")?;
+    let revision = revision.and_then(|text| text.parse().ok()).unwrap_or_default();
+    Ok(Some(Applied { how, revision, differs: cache::changed(db)? }))
 }
 
 fn state(db: &Connection, name: &str) -> rusqlite::Result<Option<String>> {

@@ -91,6 +91,25 @@ fn an_address_goes_from_one_to_another_of_two_sources() {
 }
 
 #[test]
+fn changes_of_another_process_are_read_and_its_own_are_not() {
+    let mut scratch = Scratch::new("reads");
+    let mut other = Store::open(&scratch.0.join("store")).unwrap();
+    let store = &mut scratch.1;
+    store.replace("csv", &directory(&[("ann", &[])]), Guard::NONE).unwrap();
+    let reads = store.reads().unwrap();
+    store.add_addresses("leases", &assigned(&[("ann", &[5])])).unwrap();
+    store.begin().unwrap();
+    store.finish("how").unwrap();
+    // It notes what it applies, too.
+    other.begin().unwrap();
+    other.finish("how").unwrap();
+    assert_eq!(store.reads().unwrap(), reads);
+    other.upsert("csv", "ben", subscriber(&[6])).unwrap();
+    assert_eq!(store.reads().unwrap(), reads + 1);
+    assert_eq!(addresses(store, "ben"), [address(6)]);
+}
+
+#[test]
 fn an_address_that_its_source_says_stays_when_the_lease_ends() {
     let mut scratch = Scratch::new("own");
     let store = &mut scratch.1;
@@ -115,7 +134,7 @@ proptest! {
 
     #[test]
     fn a_subscriber_has_what_both_say(
-        steps in prop::collection::vec((any::<bool>(), said()), 1..12),
+        steps in prop::collection::vec((0..3_u8, said()), 1..12),
     ) {
         let mut scratch = Scratch::new("model");
         let store = &mut scratch.1;
@@ -125,15 +144,20 @@ proptest! {
             names.into_iter().zip(said.iter().map(|one| one.iter().copied().collect())).collect()
         };
         store.replace("csv", &directory(&[("a", &[]), ("b", &[]), ("c", &[])]), Guard::NONE).unwrap();
-        for (is_own, said) in steps {
+        for (kind, mut said) in steps {
+            let is_own = kind == 0;
             let list = named(&said);
             let list: Vec<(&str, &[u8])> = list.iter().map(|(name, it)| (*name, it.as_slice())).collect();
             if is_own {
                 store.replace("csv", &directory(&list), Guard::NONE).unwrap();
                 own = said;
-            } else {
+            } else if kind == 1 {
                 store.add_addresses("leases", &assigned(&list)).unwrap();
                 added = said;
+            } else {
+                // Only some of them have others.
+                store.add_addresses_to("leases", &assigned(&list[..1])).unwrap();
+                added[0] = std::mem::take(&mut said[0]);
             }
             for (index, name) in names.into_iter().enumerate() {
                 let both: Vec<Prefix> =

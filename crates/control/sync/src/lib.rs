@@ -1,9 +1,9 @@
 //! Subscribers from files and systems, into the store and into a running instance.
 //!
 //! *Idea.* A [`Source`] says who there is. [`Store::replace`](narrows_store::Store::replace) keeps
-//! it. An [`Applier`] compiles the directory as it was applied last and as it is, and gives the
-//! running instance only what differs, as one batch of `tc` commands. It also writes the policy
-//! file and the file of names, so that a restart comes up the same.
+//! it. An [`Applier`] finds what differs from the directory as it was applied last, and gives the
+//! running instance only that, as one batch of `tc` commands. It also writes the policy file and
+//! the file of names, so that a restart comes up the same.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -14,6 +14,9 @@
 //! | [`online`] | what commands do that run on |
 //! | [`radius`] | RADIUS sessions |
 //! | [`leases`] | DHCP leases |
+//! | `compiler` | the commands from what was applied last |
+//! | `files` | the files from which an instance starts |
+//! | `instance` | commands to an instance: all of them, or none |
 //! | `pace` | when changes go to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
 //!
@@ -25,6 +28,9 @@
 //! other kinds stay as they are.
 
 pub mod applier;
+mod compiler;
+mod files;
+mod instance;
 pub mod leases;
 pub mod libreqos;
 #[cfg(feature = "mapped")]

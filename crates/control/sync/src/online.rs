@@ -4,19 +4,25 @@
 //! all that are there in one transaction, and the instance gets one batch. A change that the store
 //! refuses, since another source has the address, does not hold up the others.
 
+use crate::files;
 use crate::{Applied, Applier, ApplyError};
 use narrows_directory::Subscriber;
 use narrows_store::{Edit, Store, StoreError};
 use narrows_units::counted;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often an instance is looked for that was not there, or refused.
 const AGAIN: Duration = Duration::from_secs(10);
 /// How much older than the instance the files may be, from which it starts: with 100,000
-/// subscribers they are tens of megabytes. The store is never older, and the next start of the
-/// command brings an instance to it.
+/// subscribers they are tens of megabytes, and are written on another thread. The store is never
+/// older, and the next start of the command brings an instance to it.
 const FILES: Duration = Duration::from_secs(30);
+
+/// By how much the thread that writes them is nicer than the one that brings changes.
+const NICE: i32 = 10;
 
 /// A store, and the instance that runs what is in it.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub struct Online {
     again: Option<Instant>,
     /// When to write the files.
     files: Option<Instant>,
+    /// The thread that writes them.
+    writer: Option<JoinHandle<Result<Vec<PathBuf>, ApplyError>>>,
     /// What was said last of an instance that does not take it.
     complaint: String,
     /// Sites that no source has, and that was said of.
@@ -35,15 +43,15 @@ pub struct Online {
 
 impl Online {
     /// Of a store and an instance.
-    pub fn new(store: Store, mut applier: Applier) -> Self {
+    pub fn new(store: Store, applier: Applier) -> Self {
         // What the store has may be neither in force nor in the files yet.
-        applier.distrust_files();
         let now = Some(Instant::now());
         Self {
             store,
             applier,
             again: now,
             files: now,
+            writer: None,
             complaint: String::new(),
             unknown_sites: BTreeSet::new(),
         }
@@ -117,19 +125,41 @@ impl Online {
         self.applied(applied);
     }
 
-    /// Applies what is not in force, and writes the files, if it is time for it.
+    /// Applies what is not in force, and has the files written, if it is time for it.
     pub fn apply_again(&mut self) {
         let is_due = |when: Option<Instant>| when.is_some_and(|when| when <= Instant::now());
-        if is_due(self.files) {
-            self.files = None;
-            let applied = self.applier.apply(&mut self.store);
-            if applied.is_err() {
-                self.files = Some(Instant::now() + FILES);
-            }
-            self.applied(applied);
-        } else if is_due(self.again) {
+        if is_due(self.again) {
             self.apply();
         }
+        if let Some(writer) = self.writer.take_if(|writer| writer.is_finished()) {
+            let why = match writer.join() {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("the thread that writes them has panicked".to_owned()),
+            };
+            if let Some(why) = why {
+                self.old_files(&why);
+            }
+        }
+        if is_due(self.files) && self.writer.is_none() {
+            self.files = None;
+            let (path, settings) = (self.store.path().to_owned(), self.applier.settings().clone());
+            let write = move || {
+                // On Linux this thread only. Changes come first; where it is refused, they do not.
+                let _ = rustix::process::nice(NICE);
+                files::write(&mut Store::open(&path)?, &settings)
+            };
+            match thread::Builder::new().name("files".to_owned()).spawn(write) {
+                Ok(writer) => self.writer = Some(writer),
+                Err(error) => self.old_files(&error.to_string()),
+            }
+        }
+    }
+
+    /// Files could not be written.
+    fn old_files(&mut self, why: &str) {
+        self.files.get_or_insert_with(|| Instant::now() + FILES);
+        log::warn!("the files may be older than what runs: {why}; it is tried again");
     }
 
     fn applied(&mut self, applied: Result<Applied, ApplyError>) {

@@ -1,9 +1,9 @@
 //! When changes go to the instance.
 //!
-//! *Idea.* To bring an instance to the store costs time that grows with all subscribers, however
-//! few have changed, and no request is answered meanwhile. So a few changes go at once. Where many
-//! come, as when a NAS is back with all of its sessions, the instance takes a quarter of the time,
-//! and the answers have the rest; but no change waits for longer than [`WAIT_MAX`].
+//! *Idea.* To bring changes to an instance costs time that grows with them, and something for each
+//! batch, and no request is answered meanwhile. So a few changes go at once. Where many come, as
+//! when a NAS is back with all of its sessions, the instance takes a quarter of the time, and the
+//! answers have the rest; but no change waits for longer than [`WAIT_MAX`].
 
 use narrows_units::Nanos;
 

@@ -145,6 +145,19 @@ pub struct Image {
     pub labels: BTreeMap<u32, Label>,
 }
 
+impl Image {
+    /// All scopes, in the order of their numbers.
+    fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        [&self.outermost].into_iter().chain(&self.inner)
+    }
+
+    /// Whether the tables of both have the same in them.
+    fn has_tables_of(&self, other: &Self) -> bool {
+        let Self { masks, rules, terms, names, .. } = other;
+        self.masks == *masks && self.rules == *rules && self.terms == *terms && self.names == *names
+    }
+}
+
 /// A qdisc with classes, or a class with filters: how it finds the class of a packet. The default
 /// lets everything pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -340,8 +353,9 @@ pub struct Tree {
     /// The number of the plan in force, and whether it has terms.
     in_force: u32,
     has_terms: bool,
-    /// The sources of the tables under each number; `None` if that failed.
-    laid_out: [Option<LaidOut>; 2],
+    /// The plan under each number; `None` if none is there whole, or another process may have
+    /// written it.
+    there: [Option<Image>; 2],
 }
 
 /// The port that a tree is loaded for.
@@ -449,15 +463,6 @@ impl Port {
             None => kept.map_err(TreeError::Load)?,
         }
     }
-}
-
-/// The sources of a plan's tables.
-#[derive(PartialEq, Eq)]
-struct LaidOut {
-    masks: Vec<Mask>,
-    rules: Vec<Rule>,
-    names: BTreeMap<u32, u32>,
-    terms: Vec<Term>,
 }
 
 /// What is loaded for a hook. All other maps are the same for each.
@@ -625,44 +630,66 @@ impl Tree {
             followed: BTreeSet::new(),
             in_force: 0,
             has_terms: false,
-            laid_out: [None, None],
+            there: [None, None],
         })
     }
 
     /// Puts `image` in force. The classes in `new` start without credit and counts; others
-    /// continue.
+    /// continue. Only what differs from the plan that was in force before the present one is
+    /// written, whose place it takes: a changed rate is one class. Returns how many entries of maps
+    /// that were, with the number in force.
     ///
     /// # Errors
     /// If a map cannot be written. Then the old plan stays in force.
-    pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
+    pub fn install(&mut self, image: Image, new: &[u32]) -> Result<usize, TreeError> {
         let next = 1 - self.in_force;
         let Image { masks, rules, names, terms, .. } = &image;
         let table = Table::of(masks, rules, names, terms).ok_or(TreeError::Rules)?;
         self.wait()?;
+        // What is written in part is not there.
+        let there = self.there[next as usize].take();
+        let there = there.as_ref();
+        let mut written = 0;
+        let mut write = |name, map: &MapHandle, index: u32, bytes: &[u8]| {
+            written += 1;
+            update(name, map, &index.to_ne_bytes(), bytes)
+        };
         for class in new {
-            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
-            update("valves", &self.maps.valves, &class.to_ne_bytes(), &[0; layout::VALVE_BYTES])?;
+            write("nodes", &self.maps.nodes, *class, &[0; layout::NODE_BYTES])?;
+            write("valves", &self.maps.valves, *class, &[0; layout::VALVE_BYTES])?;
             clear("class_slots", &self.maps.class_slots, *class, layout::CLASS_SLOT_BYTES)?;
         }
+        let first = next * layout::CLASSES_MAX;
         for (class, what) in &image.classes {
-            let index = next * layout::CLASSES_MAX + class;
-            update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
+            if there.and_then(|there| there.classes.get(class)) != Some(what) {
+                write("classes", &self.maps.classes, first + class, &what.bytes())?;
+            }
         }
         for (class, label) in &image.labels {
-            let index = next * layout::CLASSES_MAX + class;
-            update("labels", &self.maps.labels, &index.to_ne_bytes(), &label.bytes())?;
+            if there.and_then(|there| there.labels.get(class)) != Some(label) {
+                write("labels", &self.maps.labels, first + class, &label.bytes())?;
+            }
         }
-        for (number, scope) in (0..).zip([&image.outermost].into_iter().chain(&image.inner)) {
-            let index = next * layout::SCOPES_MAX as u32 + u32::from(number);
-            let scope = layout::scope(scope, &table, number);
-            update("scopes", &self.maps.scopes, &index.to_ne_bytes(), &scope)?;
+        let has_tables = there.is_some_and(|there| there.has_tables_of(&image));
+        let there = there.filter(|_| has_tables);
+        let first = next * layout::SCOPES_MAX as u32;
+        let mut scopes = there.into_iter().flat_map(Image::scopes);
+        for (number, scope) in (0..).zip(image.scopes()) {
+            if scopes.next() != Some(scope) {
+                let bytes = layout::scope(scope, &table, number);
+                write("scopes", &self.maps.scopes, first + u32::from(number), &bytes)?;
+            }
         }
-        self.lay_out(next, &image, &table)?;
-        let plan = layout::plan(&image, &table);
-        update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
+        if there.is_none_or(|there| there.outermost != image.outermost) {
+            write("plans", &self.maps.plans, next, &layout::plan(&image, &table))?;
+        }
+        if !has_tables {
+            written += self.lay_out(next, &image, &table)?;
+        }
         self.put_in_force(next, !image.terms.is_empty())?;
         (self.in_force, self.has_terms) = (next, !image.terms.is_empty());
-        Ok(())
+        self.there[next as usize] = Some(image);
+        Ok(written + 1)
     }
 
     /// Makes the plan `number` the one in force.
@@ -711,38 +738,28 @@ impl Tree {
         self.put_in_force(self.in_force, self.has_terms)
     }
 
-    /// Writes the tables of the rules of `image` under the number `next`, if they are not there
-    /// yet.
-    fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
-        let there = self.laid_out[next as usize].take();
-        let wanted = LaidOut {
-            masks: image.masks.clone(),
-            rules: image.rules.clone(),
-            names: image.names.clone(),
-            terms: image.terms.clone(),
-        };
-        if there.as_ref() != Some(&wanted) {
-            let slots =
-                map(MapType::Array, "slots", [4, SLOT_BYTES as u32, table.slots], INNER_MAP)
-                    .map_err(|source| TreeError::Map { map: "rules", source })?;
-            for (place, slot) in &table.filled {
-                update("rules", &slots, &place.to_ne_bytes(), slot)?;
-            }
-            for sieve in &table.sieves {
-                let first = (next * KEY_BYTES as u32 + u32::from(sieve.at)) * 256;
-                for (index, left) in (first..).zip(&sieve.left) {
-                    update("sieves", &self.maps.sieves, &index.to_ne_bytes(), &left.to_ne_bytes())?;
-                }
-            }
-            let first = next * term::TERMS_MAX as u32;
-            for (index, (term, rank)) in (first..).zip(image.terms.iter().zip(&table.terms)) {
-                update("terms", &self.maps.terms, &index.to_ne_bytes(), &term.bytes(*rank))?;
-            }
-            let slots = (slots.as_fd().as_raw_fd() as u32).to_ne_bytes();
-            update("rules", &self.maps.rules, &next.to_ne_bytes(), &slots)?;
+    /// Writes the tables of the rules of `image` under the number `next`. Returns how many entries
+    /// they have.
+    fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<usize, TreeError> {
+        let slots = map(MapType::Array, "slots", [4, SLOT_BYTES as u32, table.slots], INNER_MAP)
+            .map_err(|source| TreeError::Map { map: "rules", source })?;
+        for (place, slot) in &table.filled {
+            update("rules", &slots, &place.to_ne_bytes(), slot)?;
         }
-        self.laid_out[next as usize] = Some(wanted);
-        Ok(())
+        for sieve in &table.sieves {
+            let first = (next * KEY_BYTES as u32 + u32::from(sieve.at)) * 256;
+            for (index, left) in (first..).zip(&sieve.left) {
+                update("sieves", &self.maps.sieves, &index.to_ne_bytes(), &left.to_ne_bytes())?;
+            }
+        }
+        let first = next * term::TERMS_MAX as u32;
+        for (index, (term, rank)) in (first..).zip(image.terms.iter().zip(&table.terms)) {
+            update("terms", &self.maps.terms, &index.to_ne_bytes(), &term.bytes(*rank))?;
+        }
+        let number = (slots.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        update("rules", &self.maps.rules, &next.to_ne_bytes(), &number)?;
+        let sieves = table.sieves.iter().map(|sieve| sieve.left.len());
+        Ok(table.filled.len() + sieves.sum::<usize>() + image.terms.len() + 1)
     }
 
     /// Waits until no program runs that may have read the former plan.

@@ -35,6 +35,11 @@ impl GrowingFile {
         self.inode == metadata.ino() && self.offset <= metadata.len()
     }
 
+    /// Whether it has more than what was read, by its `metadata`. This costs less than to read.
+    pub(super) fn has_more(&self, metadata: &Metadata) -> bool {
+        self.offset < metadata.len()
+    }
+
     /// Brings what is new to `feed`. Returns how many bytes that was.
     ///
     /// # Errors

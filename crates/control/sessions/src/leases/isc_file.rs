@@ -16,7 +16,8 @@
 
 use super::growing_file::GrowingFile;
 use super::isc_text::{Statement, Word, date, statements};
-use super::{Field, LEASES_MAX, Lease, Table, usable};
+use super::news::{News, Recorded};
+use super::{Field, Lease, Table, usable};
 use crate::radius::attribute;
 use crate::{hardware, prefix};
 use narrows_directory::Prefix;
@@ -47,13 +48,13 @@ pub struct Log {
     is_comment: bool,
     /// A part of the declaration was dropped: it is too long.
     is_cut: bool,
-    table: Table,
+    leases: Recorded,
 }
 
 impl Log {
     /// The leases in force.
     pub fn table(&self) -> &Table {
-        &self.table
+        self.leases.table()
     }
 
     /// More bytes.
@@ -171,22 +172,19 @@ impl Log {
     ) {
         let Some(address) = address else { return };
         if !is_active(body) {
-            self.table.remove(&address);
+            self.leases.remove(address);
             return;
         }
         let Some(expires) = body.iter().find_map(end) else {
             // Without an end it cannot be said whether it is over.
-            self.table.remove(&address);
+            self.leases.remove(address);
             return;
         };
-        if self.table.len() >= LEASES_MAX && !self.table.contains_key(&address) {
-            return;
-        }
         let mut fields = BTreeMap::new();
         add(&mut fields);
         relayed(body, &mut fields);
         let context = body.iter().filter_map(variable).collect();
-        self.table.insert(address, Lease { address, expires, fields, context });
+        self.leases.insert(Lease { address, expires, fields, context });
     }
 }
 
@@ -300,6 +298,12 @@ impl Follower {
         self.log.table()
     }
 
+    /// What has changed since the last time; all leases the first time, and when the file was read
+    /// from its beginning.
+    pub fn news(&mut self) -> News {
+        self.log.leases.news()
+    }
+
     /// Reads what is new. Says whether there was anything.
     ///
     /// # Errors
@@ -314,7 +318,7 @@ impl Follower {
                 (file, true)
             }
         };
-        let read = file.read_on(|bytes| self.log.feed(bytes))?;
-        Ok(read > 0 || is_other)
+        let has_read = file.has_more(&metadata) && file.read_on(|bytes| self.log.feed(bytes))? > 0;
+        Ok(has_read || is_other)
     }
 }

@@ -9,7 +9,8 @@
 //! state 0 is one in force, and so is 4, an address that its client registered.
 
 use super::growing_file::{GrowingFile, read_to_end};
-use super::{Field, LEASES_MAX, Lease, Table, kea_socket, usable};
+use super::news::{News, Recorded};
+use super::{Field, Lease, Table, kea_socket, usable};
 use crate::{hardware, prefix};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,13 +34,13 @@ pub struct Log {
     partial: Vec<u8>,
     /// The rest of this line is not read: it is too long.
     skips: bool,
-    table: Table,
+    leases: Recorded,
 }
 
 impl Log {
     /// The leases in force.
     pub fn table(&self) -> &Table {
-        &self.table
+        self.leases.table()
     }
 
     /// More bytes. A line counts when its end is there.
@@ -81,12 +82,8 @@ impl Log {
         let row = Row { columns: &self.columns, values: line.split(',').collect() };
         let Some(address) = row.address() else { return };
         match row.lease(address) {
-            Some(lease) if self.table.len() < LEASES_MAX || self.table.contains_key(&address) => {
-                self.table.insert(address, lease);
-            }
-            _ => {
-                self.table.remove(&address);
-            }
+            Some(lease) => self.leases.insert(lease),
+            None => self.leases.remove(address),
         }
     }
 }
@@ -175,6 +172,12 @@ impl Follower {
         self.log.table()
     }
 
+    /// What has changed since the last time; all leases the first time, and when the files were
+    /// read from their beginning.
+    pub fn news(&mut self) -> News {
+        self.log.leases.news()
+    }
+
     /// Reads what is new. Says whether there was anything.
     ///
     /// # Errors
@@ -182,7 +185,7 @@ impl Follower {
     pub fn poll(&mut self) -> io::Result<bool> {
         let metadata = std::fs::metadata(&self.path)?;
         if let Some(file) = self.file.as_mut().filter(|file| file.is_still(&metadata)) {
-            return Ok(file.read_on(|bytes| self.log.feed(bytes))? > 0);
+            return Ok(file.has_more(&metadata) && file.read_on(|bytes| self.log.feed(bytes))? > 0);
         }
         self.reload()?;
         Ok(true)

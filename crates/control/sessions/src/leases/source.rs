@@ -2,7 +2,7 @@
 
 use super::kea_file::Follower;
 use super::kea_socket::{self, SocketError};
-use super::{Server, Table, dnsmasq, isc_file};
+use super::{News, Server, dnsmasq, isc_file};
 use narrows_units::Nanos;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -71,21 +71,21 @@ impl Source {
         }
     }
 
-    /// The leases, if they may differ from those of the last time.
+    /// What is new, if anything may be.
     ///
     /// # Errors
     /// If the server's file or socket is not there.
-    pub fn poll(&mut self, now: Nanos) -> Result<Option<Table>, SourceError> {
+    pub fn poll(&mut self, now: Nanos) -> Result<Option<News>, SourceError> {
         match self {
             Self::KeaFile(path, follower) => {
                 let failed = |source| SourceError::File { path: path.clone(), source };
                 let is_new = follower.poll().map_err(failed)?;
-                Ok(is_new.then(|| follower.table().clone()))
+                Ok(is_new.then(|| follower.news()))
             }
             Self::IscFile(path, follower) => {
                 let failed = |source| SourceError::File { path: path.clone(), source };
                 let is_new = follower.poll().map_err(failed)?;
-                Ok(is_new.then(|| follower.table().clone()))
+                Ok(is_new.then(|| follower.news()))
             }
             Self::KeaSocket { path, is_v6, every, asked } => {
                 if asked.is_some_and(|asked| now.since(asked) < *every) {
@@ -93,7 +93,8 @@ impl Source {
                 }
                 *asked = Some(now);
                 let failed = |source| SourceError::Socket { path: path.clone(), source };
-                kea_socket::read(path, *is_v6).map(Some).map_err(failed)
+                let all = kea_socket::read(path, *is_v6).map_err(failed)?;
+                Ok(Some(News::All(all)))
             }
             Self::Dnsmasq(path, version) => {
                 let failed = |source| SourceError::File { path: path.clone(), source };
@@ -108,7 +109,7 @@ impl Source {
                 }
                 let text = std::fs::read(&*path).map_err(failed)?;
                 *version = now;
-                Ok(Some(dnsmasq::read(&String::from_utf8_lossy(&text))))
+                Ok(Some(News::All(dnsmasq::read(&String::from_utf8_lossy(&text)))))
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::front::{Does, FrontMaps, FrontPort, Step, Term as InFront, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
+mod installed;
 mod stamp;
 mod trips;
 mod vlans;
