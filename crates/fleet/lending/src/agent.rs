@@ -20,7 +20,9 @@ use crate::demand::{Below, by_tier};
 use crate::event::{Event, NotClaimed};
 use crate::limit::{Division, Known, Limit, Parts, part};
 use crate::matching::Loan;
-use crate::message::{Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said};
+use crate::message::{
+    Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said, VERSION_WITH_FLOWS,
+};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
 use crate::shares::TIERS;
@@ -125,6 +127,8 @@ pub struct Agent {
     /// one turn.
     has_news: bool,
     has_twin: bool,
+    /// Whether all boxes that are heard understand reports with flows.
+    speaks_of_flows: bool,
     pub(crate) events: VecDeque<Event>,
 }
 
@@ -170,6 +174,7 @@ impl Agent {
             is_urgent: true,
             has_news: false,
             has_twin: false,
+            speaks_of_flows: false,
             events: VecDeque::new(),
         })
     }
@@ -318,6 +323,7 @@ impl Agent {
             }
         }
         let peer = &mut self.peers[index];
+        peer.understands_flows |= message.understands >= VERSION_WITH_FLOWS;
         peer.heard_ns = Some(now);
         peer.lender.heard(now, message.stamp);
         if !peer.is_live {
@@ -424,7 +430,7 @@ impl Agent {
                 continue;
             }
             let before = limit.say(index, known);
-            let facts = |said: Said| (said.limit_bps, said.safe_bps, said.demand);
+            let facts = |said: Said| (said.limit_bps, said.safe_bps, said.demand, said.flows);
             let is_new = before.is_none_or(|before| facts(before.said) != facts(known.said));
             if is_new {
                 self.has_news |= limit.own.is_some();
@@ -492,6 +498,7 @@ impl Agent {
             return FleetOrder::default();
         }
         self.expire(now);
+        self.follow_versions();
         self.settle_claims(now);
         for name in std::mem::take(&mut self.to_divide) {
             self.divide(now, &name);
@@ -554,6 +561,20 @@ impl Agent {
         self.ended(over);
     }
 
+    /// Speaks of flows once all who are heard understand it. Then all facts are told again: others
+    /// do not know the flows of those that were told before.
+    fn follow_versions(&mut self) {
+        let mut others = self.peers.iter().filter(|peer| peer.is_live).peekable();
+        let speaks = others.peek().is_some() && others.all(|peer| peer.understands_flows);
+        if std::mem::replace(&mut self.speaks_of_flows, speaks) != speaks {
+            self.to_divide.extend(self.limits.keys().cloned());
+            if speaks {
+                (self.must_repeat, self.repeated_ns) = (true, 0);
+            }
+            self.is_urgent = true;
+        }
+    }
+
     /// What this agent wants to have lent and borrowed of a limit.
     fn parts(&self, name: &str, limit: &Limit) -> Parts {
         let held = limit.lenders.iter().map(|&index| self.peers[index].borrower.held_bps(name));
@@ -586,9 +607,11 @@ impl Agent {
         let peers = &mut self.peers;
         let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
-        let division =
-            limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
+        let division = limit.divide(self.speaks_of_flows, is_live, |index| {
+            (members[index].weight, members[index].most_bps)
+        });
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
+        limit.is_by_flow = division.is_by_flow;
         limit.shares.clear();
         let boxes = division.boxes.iter().copied();
         limit.shares.extend(boxes.zip(division.share_bps.iter().copied()));
@@ -885,6 +908,7 @@ impl Agent {
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
+            flows: limit.meter.flows(),
         })
     }
 
@@ -913,16 +937,19 @@ impl Agent {
         self.to_tell.insert(name.clone());
     }
 
-    /// Tells the facts of which only what is sent changed, if it is time.
+    /// Tells the facts of which only what is sent changed, or flows a little, if it is time.
     fn tell_details(&mut self, now: u64) {
         if now.saturating_sub(self.detailed_ns) < FACT_NS {
             return;
         }
         self.detailed_ns = now;
         for name in std::mem::take(&mut self.details) {
-            if let Some(said) = self.said(&name) {
-                self.tell(&name, said);
+            let Some(said) = self.said(&name) else { continue };
+            let told = self.limits.get(&name).and_then(|limit| limit.of(self.me));
+            if told.is_some_and(|told| told.said.flows != said.flows) {
+                self.to_divide.insert(name.clone());
             }
+            self.tell(&name, said);
         }
     }
 
@@ -964,9 +991,17 @@ impl Agent {
                 facts: facts.split_off(facts.len().saturating_sub(ITEMS_MAX)),
                 gone: gone.split_off(gone.len().saturating_sub(ITEMS_MAX)),
             };
-            let message =
-                Message { incarnation: self.incarnation, stamp: now, body: Body::Report(report) };
-            out.push(Outgoing { to: None, bytes: message.encode() });
+            let message = Message {
+                incarnation: self.incarnation,
+                stamp: now,
+                body: Body::Report(report),
+                understands: VERSION_WITH_FLOWS,
+            };
+            let bytes = match self.speaks_of_flows {
+                true => message.encode_with_flows(),
+                false => message.encode(),
+            };
+            out.push(Outgoing { to: None, bytes });
         }
         let asks = self.claims.is_time_to_ask(now, !self.held_back.is_empty());
         let name = |of: usize| self.settings.members[of].name.as_str().into();
@@ -980,7 +1015,12 @@ impl Agent {
                 let answer = self.claims.answer(index, incarnation, name);
                 let bodies = question.map(Body::Question).into_iter();
                 for body in bodies.chain(answer.map(Body::Answer)) {
-                    let message = Message { incarnation: self.incarnation, stamp: now, body };
+                    let message = Message {
+                        incarnation: self.incarnation,
+                        stamp: now,
+                        body,
+                        understands: VERSION_WITH_FLOWS,
+                    };
                     out.push(Outgoing { to: to(), bytes: message.encode() });
                 }
             }

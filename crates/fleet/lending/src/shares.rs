@@ -44,8 +44,9 @@ impl Demand {
 /// What a box claims of a limit. Rates are in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Its weight against other boxes; 0 counts as 1.
-    pub weight: u32,
+    /// Its weight against other boxes; 0 counts as 1. At most 2^48, so that products with a rate
+    /// and a thousand boxes stay below 2^128.
+    pub weight: u64,
     /// What it owns.
     pub owned_bps: u64,
     /// What it has in any case, as far as the limit reaches.
@@ -183,9 +184,8 @@ mod tests {
         for goal in goals {
             let began = given.clone();
             while left > 0 {
-                let level = |i: usize| {
-                    (given[i] - began[i] + 1) as f64 / f64::from(claims[i].weight.max(1))
-                };
+                let level =
+                    |i: usize| (given[i] - began[i] + 1) as f64 / claims[i].weight.max(1) as f64;
                 let open = (0..claims.len()).filter(|&i| given[i] < goal[i]);
                 let Some(next) = open.min_by(|&a, &b| level(a).total_cmp(&level(b))) else { break };
                 given[next] += 1;
@@ -198,7 +198,7 @@ mod tests {
     fn claims() -> impl Strategy<Value = Vec<Claim>> {
         let tier = prop_oneof![4 => Just(0_u64), 3 => 0..200_u64, 1 => Just(GREEDY)];
         let most = prop_oneof![3 => Just(u64::MAX), 1 => 0..300_u64];
-        let claim = (1..5_u32, 0..20_u64, most, proptest::array::uniform9(tier));
+        let claim = (1..5_u64, 0..20_u64, most, proptest::array::uniform9(tier));
         let claim = claim.prop_map(|(weight, floor_bps, most_bps, tiers)| Claim {
             weight,
             owned_bps: 0,

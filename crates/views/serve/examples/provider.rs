@@ -293,6 +293,7 @@ impl Provider {
             share_bps: (number < 2).then_some([560_000_000, 40_000_000][number as usize % 2]),
             in_force_bps: [560_000_000, 40_000_000, 300_000_000][number as usize],
             sent_bps: [540_000_000, 30_000_000, 0][number as usize],
+            flows: (number == 0).then_some(310.0),
         };
         let limit = LimitView {
             name: "transit".into(),
@@ -300,6 +301,7 @@ impl Provider {
             safe_bps: 300_000_000,
             in_force_bps: 560_000_000,
             boxes: (0..).zip(&names).map(sharer).collect(),
+            is_by_flow: true,
             sum_bps: 900_000_000,
             ..LimitView::default()
         };
