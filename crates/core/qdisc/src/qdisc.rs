@@ -175,7 +175,7 @@ pub trait Qdisc: Send {
 
     /// How many flows take turns here, if it tells flows apart. A flow that has sent all it had
     /// may take part until its turn comes. So over time a flow below the rate of the others counts
-    /// as the part of a turn that it uses, or less.
+    /// as a part of one.
     fn flows(&self) -> Option<u32> {
         None
     }

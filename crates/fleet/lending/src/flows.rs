@@ -3,8 +3,8 @@
 //! *Idea.* Boxes that share a limit should be to a flow as one box. So where a limit binds, a box
 //! has as many parts of it as it has flows ("flow proportional share", Raghavan et al., "Cloud
 //! Control with Distributed Rate Limiting", SIGCOMM 2007). Its qdiscs count those that take turns,
-//! where a flow below its fair rate counts as the part of a turn that it uses, or less. The paper
-//! estimates that from the rate of the largest flow.
+//! where a flow below its fair rate counts as a part of one. The paper estimates that part from the
+//! rate of the largest flow.
 //!
 //! *A count jumps* from one sample to the next, and with it would the shares of all boxes: it is
 //! smoothed, told when it differs by more than an eighth, and what is left of that within a second.

@@ -13,6 +13,7 @@
 //! delays, drops or losses. It is the same in each run. While FILE exists, no instance answers.
 
 use compact_str::{CompactString, format_compact};
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_control::{Client, ControlError, NamesFile};
 use narrows_serve::Options;
 use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, SharerView, Shown};
@@ -350,6 +351,7 @@ fn options(listen: &str, names: Option<&str>) -> Result<Options, Failure> {
         interval: Duration::from_secs(1),
         classes_max: 500,
         names: NamesFile::open(names.map(Path::new))?,
+        agent: AgentSocket::default(),
         api: None,
         history: None,
         history_max: 1,
