@@ -27,10 +27,16 @@ use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
 use crate::shares::TIERS;
 use compact_str::CompactString;
+use foldhash::fast::RandomState;
 use narrows_snapshot::{
     FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, SharedLimit,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Each message has many names, and they come from members only: the standard hash, which holds
+/// against strangers, takes a twelfth of an agent's time.
+type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+type HashSet<T> = std::collections::HashSet<T, RandomState>;
 
 /// A loan changes when it is off by more than this part of what a box owns: a 512th.
 const STEP: u64 = 512;
@@ -90,6 +96,8 @@ pub struct Agent {
     pending: Option<Pending>,
     /// Limits to divide anew.
     to_divide: HashSet<CompactString>,
+    /// The memory of divisions.
+    division: Division,
     /// Limits of which the data plane may have other parts than this agent wants.
     to_order: HashSet<CompactString>,
     /// Limits with traffic in the last turn.
@@ -149,15 +157,16 @@ impl Agent {
             peers: peers.collect(),
             settings,
             incarnation,
-            limits: HashMap::new(),
+            limits: HashMap::default(),
             stage: Stage::Asks,
             cursor: 0,
             pending: None,
-            to_divide: HashSet::new(),
-            to_order: HashSet::new(),
-            active: HashSet::new(),
-            orphans: HashSet::new(),
-            below: HashMap::new(),
+            to_divide: HashSet::default(),
+            division: Division::default(),
+            to_order: HashSet::default(),
+            active: HashSet::default(),
+            orphans: HashSet::default(),
+            below: HashMap::default(),
             to_tell: BTreeSet::new(),
             details: BTreeSet::new(),
             detailed_ns: now,
@@ -500,9 +509,11 @@ impl Agent {
         self.expire(now);
         self.follow_versions();
         self.settle_claims(now);
+        let mut division = std::mem::take(&mut self.division);
         for name in std::mem::take(&mut self.to_divide) {
-            self.divide(now, &name);
+            self.divide(now, &name, &mut division);
         }
+        self.division = division;
         let mut shares = Vec::new();
         let mut to_order = std::mem::take(&mut self.to_order);
         to_order.retain(|name| {
@@ -601,15 +612,14 @@ impl Agent {
 
     /// Lends and gives back what the division of a limit asks for. What cannot be done now, since
     /// there is no room or the borrower has not answered, is looked at again when that changes.
-    fn divide(&mut self, now: u64, name: &CompactString) {
+    fn divide(&mut self, now: u64, name: &CompactString, division: &mut Division) {
         let Some(limit) = self.limits.get_mut(name) else { return };
         let (me, members) = (self.me, &self.settings.members);
         let peers = &mut self.peers;
         let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
-        let division = limit.divide(self.speaks_of_flows, is_live, |index| {
-            (members[index].weight, members[index].most_bps)
-        });
+        let member = |index: usize| (members[index].weight, members[index].most_bps);
+        limit.divide(self.speaks_of_flows, is_live, member, division);
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
         limit.is_by_flow = division.is_by_flow;
         limit.shares.clear();
@@ -684,7 +694,7 @@ impl Agent {
         if self.claim(name) || is_changed {
             self.to_order.insert(name.clone());
         }
-        self.compare(name, &division);
+        self.compare(name, division);
     }
 
     /// What this box has of its claims on a limit: all that it holds, and what is given back as far
