@@ -190,8 +190,8 @@ pub struct SharerView {
     pub in_force_bps: u64,
     /// What was sent there.
     pub sent_bps: u64,
-    /// Its flows, as far as they weigh: none if it cannot count them, if the limit is shared by box,
-    /// or does not hold the box back.
+    /// Its flows, as far as they weigh: none if it cannot count them, if the limit is shared by
+    /// box, or does not hold the box back.
     #[serde(default)]
     pub flows: Option<f64>,
 }

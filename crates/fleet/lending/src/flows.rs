@@ -22,8 +22,8 @@ pub const ONE_FLOW: u32 = 16;
 /// The most flows that count: a million.
 const MOST: u32 = ONE_FLOW << 20;
 
-/// The time over which a count is smoothed, in nanoseconds: half a second. In it, the count falls or
-/// grows by a factor of about e at most.
+/// The time over which a count is smoothed, in nanoseconds: half a second. In it, the count falls
+/// or grows by a factor of about e at most.
 const SMOOTH_NS: u64 = 500_000_000;
 
 /// A count as old as this says nothing of the flows of now.

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 const FLOOR: u64 = 128;
 
 impl Said {
-    /// Whether shares should be divided anew: something was configured, or a demand or the number of
-    /// flows differs by more than an eighth.
+    /// Whether shares should be divided anew: something was configured, or a demand or the number
+    /// of flows differs by more than an eighth.
     pub(crate) fn is_other(&self, new: &Self) -> bool {
         let slack_bps = new.limit_bps / 1024;
         let tiers = self.demand.0.iter().zip(&new.demand.0);
@@ -145,8 +145,8 @@ impl Limit {
         Some(self.shares[place].1)
     }
 
-    /// Puts the division among the live boxes into `into`: weights and maxima by index. Flows weigh if all boxes
-    /// can tell theirs to all (`has_flows`), and can count them.
+    /// Puts the division among the live boxes into `into`: weights and maxima by index. Flows weigh
+    /// if all boxes can tell theirs to all (`has_flows`), and can count them.
     pub(crate) fn divide(
         &self,
         has_flows: bool,

@@ -38,8 +38,8 @@ pub enum Load {
         /// How often.
         every: Nanos,
     },
-    /// All boxes demand the whole limit, each by as many flows as [`Case::flows`] says. Every `every`
-    /// the flows of each box move to the next one.
+    /// All boxes demand the whole limit, each by as many flows as [`Case::flows`] says. Every
+    /// `every` the flows of each box move to the next one.
     Flows {
         /// How often.
         every: Nanos,

@@ -13,8 +13,8 @@
 //! - *Divided*: two boxes with half of the limit each, always.
 //!
 //! All have `cake`, so flows of one box are equal, and what is left are the boxes' shares. Agents
-//! share by flow: where one box has more flows than the other, it has as much more of the limit. The
-//! rows with uneven flows show it. Of *by box* no fairness is asked.
+//! share by flow: where one box has more flows than the other, it has as much more of the limit.
+//! The rows with uneven flows show it. Of *by box* no fairness is asked.
 //!
 //! Goodput is what the receivers have read. The sum of whole frames is counted at the servers'
 //! devices.
