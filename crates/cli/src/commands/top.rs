@@ -2,6 +2,7 @@
 
 use crate::output;
 use clap::Args;
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_top::{App, Excerpt, Feed, Look, Source, View};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +35,11 @@ pub struct Top {
     /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
+
+    /// The socket of the fleet's agent, where its configuration has it elsewhere. Default:
+    /// $NARROWS_FLEET_SOCKET, or the usual one in /run/narrows.
+    #[arg(long, value_name = "PATH")]
+    fleet_socket: Option<PathBuf>,
 
     /// Print one frame as text, with rates over one interval, and exit. Needs no terminal.
     #[arg(long)]
@@ -71,7 +77,8 @@ fn view(text: &str) -> Result<View, String> {
 impl Top {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let names = narrows_views::names(self.names.as_deref())?;
-        let mut source = Source::find(self.dev.as_deref(), names)?;
+        let source = Source::find(self.dev.as_deref(), names)?;
+        let mut source = source.with_agent(AgentSocket::new(self.fleet_socket))?;
         if self.once {
             let mut app = App::new(View::Queues);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));

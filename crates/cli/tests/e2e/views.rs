@@ -1,10 +1,12 @@
 //! Views of a running instance agree with `narrows show`.
 
 use crate::balance::{Farm, PORT, VIP, server_ip};
+use crate::fleet_boxes::{self, Boxes};
 use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, PORT_B};
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -211,4 +213,59 @@ fn services_and_servers_are_in_all_views() {
     assert_eq!(snapshot["snapshot"]["services"][0]["servers"][1]["health"], "down");
     let (_, script) = get(&farm.bed, "/page.js").unwrap();
     assert!(script.contains("Balanced services"));
+}
+
+#[test]
+fn views_find_the_agent_of_a_fleet_where_they_are_told_to_look() {
+    let Some(program) = fleet_boxes::agent() else { return };
+    let Some(_turn) = turn_to_count() else { return };
+    let mut boxes = Boxes::up(&program, 2, "boxes 2");
+    for number in 0..2 {
+        let config = boxes.fleet.config(number);
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(config, format!("view = \"../agent.sock\"\n{text}")).unwrap();
+    }
+    boxes.fleet.start_agents().unwrap();
+    let bed = &boxes.beds[0];
+    let socket = boxes.fleet.etc(0).join("agent.sock").to_str().unwrap().to_owned();
+    assert!(Path::new(&socket).exists());
+    let top = |more: &[&str], variable: &str| {
+        let mut command: Command = bed.shaper().command(NARROWS);
+        command.args(["top", "--once", "--view", "fleet", "--interval", "0.1"]).args(more);
+        let output = command.env("NARROWS_FLEET_SOCKET", variable).output().unwrap();
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.success(), out + &err)
+    };
+    // At the usual place there is none, which is no error.
+    let (is_well, said) = top(&[], "");
+    assert!(is_well && said.contains("its agent does not answer"), "{said}");
+    for (more, variable) in [(&["--fleet-socket", &socket][..], ""), (&[], &*socket)] {
+        let (is_well, said) = top(more, variable);
+        assert!(is_well && said.contains("fleet test") && said.contains("this box"), "{said}");
+    }
+    let (is_well, said) = top(&["--fleet-socket", "/nowhere/agent.sock"], &socket);
+    let expected = "no agent of a fleet answers at /nowhere/agent.sock, which --fleet-socket names";
+    assert!(!is_well && said.contains(expected), "{said}");
+
+    let show = |socket: &str| {
+        let mut command: Command = bed.shaper().command(&program);
+        command.args(["show", "--fleet-socket", socket]).output().unwrap()
+    };
+    assert!(show(&socket).status.success());
+    assert!(!show("/nowhere/agent.sock").status.success());
+
+    let up = |page: &str, is_up: &str| {
+        page.lines().any(|line| line == format!("narrows_fleet_agent_up {is_up}"))
+    };
+    let serve = Serve::start(bed, &["--fleet-socket", &socket]);
+    metrics(bed, |page| up(page, "1"));
+    drop(serve);
+    let _serve = Serve::start(bed, &["--fleet-socket", "/nowhere/agent.sock"]);
+    metrics(bed, |page| up(page, "0"));
+    let (_, body) = get(bed, "/api/snapshot").unwrap();
+    let latest: Value = serde_json::from_str(&body).unwrap();
+    let findings = latest["snapshot"]["findings"].as_array().unwrap();
+    let says = |it: &Value| it["what"].as_str().is_some_and(|what| what.contains(expected));
+    assert!(findings.iter().any(says), "{findings:#?}");
 }

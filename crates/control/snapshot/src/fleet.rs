@@ -98,6 +98,10 @@ pub struct SharedLimit {
     pub backlog_bytes: u64,
     /// Packets dropped there.
     pub dropped_packets: u64,
+    /// How many flows take turns there now. None if not all qdiscs there can tell, or if boxes
+    /// share the limit by box, not by flow.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flows: Option<u32>,
 }
 
 /// One shared limit in a snapshot.

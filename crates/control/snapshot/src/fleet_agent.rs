@@ -147,6 +147,10 @@ pub struct LimitView {
     pub lent: Vec<Part>,
     /// From whom how much is borrowed.
     pub borrowed: Vec<Part>,
+    /// Whether each box weighs as much as it has flows. If not, boxes weigh as the configuration
+    /// says.
+    #[serde(default)]
+    pub is_by_flow: bool,
     /// What each box that shares it said last.
     pub boxes: Vec<SharerView>,
     /// The sum of what is in force: as last told by the boxes that are heard, and the safe shares
@@ -186,4 +190,8 @@ pub struct SharerView {
     pub in_force_bps: u64,
     /// What was sent there.
     pub sent_bps: u64,
+    /// Its flows, as far as they weigh: none if it cannot count them, if the limit is shared by
+    /// box, or does not hold the box back.
+    #[serde(default)]
+    pub flows: Option<f64>,
 }

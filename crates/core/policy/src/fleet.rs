@@ -68,6 +68,8 @@ pub struct Fleet {
     /// Whether this box waits for its agent's word after a start, since others may have been given
     /// its share while it was off.
     pub rejoins: bool,
+    /// Whether boxes share it by their weights, however many flows each has.
+    pub by_box: bool,
 }
 
 /// The part of a shared limit that a box may use alone. Those of all boxes add up to the limit at
@@ -150,6 +152,8 @@ pub struct FleetLimit {
     pub prio: u8,
     /// Whether this box waits for its agent's word after a start.
     pub rejoins: bool,
+    /// Whether boxes share it by their weights, however many flows each has.
+    pub by_box: bool,
 }
 
 impl Node {
@@ -220,6 +224,7 @@ impl PortPolicy {
                     assured: Rate::default(),
                     prio: 0,
                     rejoins: fleet.rejoins,
+                    by_box: fleet.by_box,
                 })
             }
             FleetPlace::Class(class) => {
@@ -237,6 +242,7 @@ impl PortPolicy {
                     assured: params.assured(),
                     prio: params.prio,
                     rejoins: fleet.rejoins,
+                    by_box: fleet.by_box,
                 })
             }
         }

@@ -482,6 +482,10 @@ impl Qdisc for Bands {
         }
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.classes.iter().map(|class| class.queue.qdisc().flows()).sum()
+    }
+
     fn ranking(&self) -> Ranking {
         let left = self.last.map_or(0, |place| rank(self.strict.min(place as usize)));
         let (next, bytes) = match self.first() {

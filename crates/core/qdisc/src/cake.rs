@@ -446,6 +446,10 @@ impl Qdisc for Cake {
         self.weight
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.tins.iter().map(Tin::flows).sum())
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         let detail = Some(Detail::Cake(Box::new(self.figures())));
         into.push(Stats { backlog: self.backlog, detail, ..self.stats.clone() });

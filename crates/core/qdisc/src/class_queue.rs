@@ -293,7 +293,7 @@ impl ClassQueue {
             self.qdisc().stats_below(above.and(inherited.map(Length::get), held), into);
         }
         if let Some(own) = into.get_mut(own) {
-            own.id = *id;
+            (own.id, own.flows) = (*id, self.qdisc().flows());
         }
     }
 }

@@ -139,6 +139,14 @@ impl Config {
                 | Self::Stab(_)
         )
     }
+
+    /// Whether it tells flows apart itself, not only what is below it.
+    pub(crate) fn counts_flows(&self) -> bool {
+        matches!(
+            self,
+            Self::Cake(_) | Self::Fq(_) | Self::FqCodel(_) | Self::Pacing(_) | Self::Sfq(_)
+        )
+    }
 }
 
 /// The meter of a qdisc that keeps a rate.

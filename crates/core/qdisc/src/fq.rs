@@ -149,6 +149,10 @@ impl Qdisc for Fq {
         Weight::of_flows(self.bands.flows())
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.bands.flows())
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         let detail = Some(Detail::Fq(Box::new(self.figures())));
         into.push(Stats { backlog: self.backlog, detail, ..self.stats.clone() });

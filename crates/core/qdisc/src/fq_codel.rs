@@ -196,6 +196,10 @@ impl Qdisc for FqCodel {
         Weight::of_flows(self.counted.new_flows_len + self.counted.old_flows_len)
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.counted.new_flows_len + self.counted.old_flows_len)
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         let detail = Some(Detail::FqCodel(Box::new(self.figures())));
         into.push(Stats { backlog: self.backlog, detail, ..self.stats.clone() });

@@ -620,6 +620,10 @@ impl Qdisc for Htb {
         }
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.present().map(|(_, leaf)| leaf.flows()).sum()
+    }
+
     fn class_counts(&self, into: &mut Vec<ClassCount>) {
         into.extend(self.present().map(|(_, leaf)| leaf.count()));
     }

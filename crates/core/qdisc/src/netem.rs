@@ -323,6 +323,10 @@ impl Qdisc for Netem {
         self.below.as_ref().map_or(Weight::ONE, |below| below.inner.qdisc().weight())
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.below.as_ref()?.inner.qdisc().flows()
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         self.stats_below(Above::default(), into);
     }

@@ -46,10 +46,17 @@ pub struct Stats {
     pub requeues: u64,
     /// The backlog.
     pub backlog: Backlog,
+    /// [`Qdisc::flows`].
+    pub flows: Option<u32>,
     /// Which qdisc it is.
     pub id: NodeId,
     /// Statistics of its kind only.
     pub detail: Option<Detail>,
+}
+
+/// The flows of two queues; none if one of them cannot count its own.
+pub(crate) fn both(flows: Option<u32>, others: Option<u32>) -> Option<u32> {
+    Some(flows?.saturating_add(others?))
 }
 
 /// Drops `ids` for lack of frames, and returns how many they are.
@@ -81,6 +88,7 @@ impl Stats {
         self.overlimits += other.overlimits;
         self.requeues += other.requeues;
         self.backlog += other.backlog;
+        self.flows = both(self.flows, other.flows);
         match (&mut self.detail, &other.detail) {
             (Some(ours), Some(theirs)) => ours.merge(theirs),
             (ours, theirs) => *ours = ours.take().or_else(|| theirs.clone()),
@@ -163,6 +171,13 @@ pub trait Qdisc: Send {
     /// many flows, or hosts, are backlogged here. One if it does not isolate them.
     fn weight(&self) -> Weight {
         Weight::ONE
+    }
+
+    /// How many flows take turns here, if it tells flows apart. A flow that has sent all it had
+    /// may take part until its turn comes. So over time a flow below the rate of the others counts
+    /// as a part of one.
+    fn flows(&self) -> Option<u32> {
+        None
     }
 
     /// The rank of the next packet among ordered bands, so that the queues of a class can keep the

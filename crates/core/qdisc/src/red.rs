@@ -168,6 +168,10 @@ impl Qdisc for Red {
         self.inner.qdisc().weight()
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.inner.qdisc().flows()
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         self.stats_below(Above::default(), into);
     }

@@ -279,6 +279,10 @@ impl Qdisc for Sfq {
         Weight::of_flows(self.flows.remembered())
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.flows.remembered())
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         into.push(Stats { backlog: self.backlog, ..self.stats.clone() });
     }

@@ -158,7 +158,7 @@ impl Slot {
         let own = into.len();
         self.qdisc().stats_below(above, into);
         if let Some(own) = into.get_mut(own) {
-            own.id = self.id;
+            (own.id, own.flows) = (self.id, self.qdisc().flows());
         }
     }
 }

@@ -119,6 +119,10 @@ impl Qdisc for Stab {
         self.inner.qdisc().weight()
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.inner.qdisc().flows()
+    }
+
     fn ranking(&self) -> Ranking {
         self.inner.qdisc().ranking()
     }

@@ -290,6 +290,10 @@ impl Qdisc for Tbf {
         self.queue.backlog()
     }
 
+    fn flows(&self) -> Option<u32> {
+        self.queue.flows()
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         self.stats_below(Above::default(), into);
     }

@@ -87,10 +87,11 @@ fn boxes(boxes: &[BoxView], me: &str) -> Table {
 fn write_limit(f: &mut fmt::Formatter<'_>, limit: &LimitView) -> fmt::Result {
     writeln!(
         f,
-        "\n{}: limit {}, in force on all boxes {}",
+        "\n{}: limit {}, in force on all boxes {}, shared by {}",
         line(&limit.name),
         rate(limit.limit_bps),
-        rate(limit.sum_bps)
+        rate(limit.sum_bps),
+        if limit.is_by_flow { "flow" } else { "box" }
     )?;
     writeln!(
         f,
@@ -109,7 +110,7 @@ fn write_limit(f: &mut fmt::Formatter<'_>, limit: &LimitView) -> fmt::Result {
         if limit.is_held_back { " (WAITS since its start for all others' word)" } else { "" },
         rate(limit.sent_bps)
     )?;
-    let mut table = table(["  box", "demand", "share", "in force", "sent"]);
+    let mut table = table(["  box", "demand", "flows", "share", "in force", "sent"]);
     for sharer in &limit.boxes {
         table.add_row(sharer_row(sharer));
     }
@@ -125,6 +126,7 @@ fn sharer_row(sharer: &SharerView) -> Row {
     Row::from([
         format!("  {}", line(&sharer.name)),
         sharer.demand_bps.map_or_else(|| "held back".to_owned(), rate),
+        sharer.flows.map_or_else(|| "-".to_owned(), |flows| format!("{flows:.1}")),
         share,
         rate(sharer.in_force_bps),
         rate(sharer.sent_bps),

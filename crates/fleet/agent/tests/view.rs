@@ -90,6 +90,7 @@ fn limit(name: &str) -> LimitView {
         share_bps: share_bps.filter(|share| *share > 0),
         in_force_bps,
         sent_bps: in_force_bps / 2,
+        flows: demand_bps.is_none().then_some(12.5),
     };
     LimitView {
         name: name.into(),
@@ -103,6 +104,7 @@ fn limit(name: &str) -> LimitView {
         sent_bps: 149_900_000,
         lent: Vec::new(),
         borrowed: vec![Part { name: "b".into(), bps: 50_000_000 }],
+        is_by_flow: true,
         boxes: vec![
             sharer("a", None, Some(150_000_000), 150_000_000),
             sharer("b", Some(1_500), Some(50_000_000), 50_000_000),
@@ -140,9 +142,10 @@ fn people_see_boxes_parts_and_a_partition_and_no_escape_sequence() {
         "PARTITION: 2 of 3 boxes are heard; silent: c\\x1b[2J",
         "SILENT for 65 s",
         "12 ms ago",
-        "line: limit 300.00 Mbit/s, in force on all boxes 300.00 Mbit/s\n",
+        "line: limit 300.00 Mbit/s, in force on all boxes 300.00 Mbit/s, shared by flow\n",
         "safe share 100.00 Mbit/s + borrowed 50.00 Mbit/s from b, in force 150.00 Mbit/s",
         "held back",
+        "12.5",
         "1.5 kbit/s",
         "63 s ago  c is silent",
     ] {

@@ -20,15 +20,23 @@ use crate::demand::{Below, by_tier};
 use crate::event::{Event, NotClaimed};
 use crate::limit::{Division, Known, Limit, Parts, part};
 use crate::matching::Loan;
-use crate::message::{Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said};
+use crate::message::{
+    Body, Fact, ITEMS_MAX, Loans, Message, MessageError, Report, Said, VERSION_WITH_FLOWS,
+};
 use crate::peer::{Peer, Speaker};
 use crate::settings::{Settings, SettingsError};
 use crate::shares::TIERS;
 use compact_str::CompactString;
+use foldhash::fast::RandomState;
 use narrows_snapshot::{
     FLEET_FLOOR, FLEET_HOLD_NS, FleetFacts, FleetOrder, FleetShare, SharedLimit,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Each message has many names, and they come from members only: the standard hash, which holds
+/// against strangers, takes a twelfth of an agent's time.
+type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+type HashSet<T> = std::collections::HashSet<T, RandomState>;
 
 /// A loan changes when it is off by more than this part of what a box owns: a 512th.
 const STEP: u64 = 512;
@@ -88,6 +96,8 @@ pub struct Agent {
     pending: Option<Pending>,
     /// Limits to divide anew.
     to_divide: HashSet<CompactString>,
+    /// The memory of divisions.
+    division: Division,
     /// Limits of which the data plane may have other parts than this agent wants.
     to_order: HashSet<CompactString>,
     /// Limits with traffic in the last turn.
@@ -125,6 +135,8 @@ pub struct Agent {
     /// one turn.
     has_news: bool,
     has_twin: bool,
+    /// Whether all boxes that are heard understand reports with flows.
+    speaks_of_flows: bool,
     pub(crate) events: VecDeque<Event>,
 }
 
@@ -145,15 +157,16 @@ impl Agent {
             peers: peers.collect(),
             settings,
             incarnation,
-            limits: HashMap::new(),
+            limits: HashMap::default(),
             stage: Stage::Asks,
             cursor: 0,
             pending: None,
-            to_divide: HashSet::new(),
-            to_order: HashSet::new(),
-            active: HashSet::new(),
-            orphans: HashSet::new(),
-            below: HashMap::new(),
+            to_divide: HashSet::default(),
+            division: Division::default(),
+            to_order: HashSet::default(),
+            active: HashSet::default(),
+            orphans: HashSet::default(),
+            below: HashMap::default(),
             to_tell: BTreeSet::new(),
             details: BTreeSet::new(),
             detailed_ns: now,
@@ -170,6 +183,7 @@ impl Agent {
             is_urgent: true,
             has_news: false,
             has_twin: false,
+            speaks_of_flows: false,
             events: VecDeque::new(),
         })
     }
@@ -318,6 +332,7 @@ impl Agent {
             }
         }
         let peer = &mut self.peers[index];
+        peer.understands_flows |= message.understands >= VERSION_WITH_FLOWS;
         peer.heard_ns = Some(now);
         peer.lender.heard(now, message.stamp);
         if !peer.is_live {
@@ -424,7 +439,7 @@ impl Agent {
                 continue;
             }
             let before = limit.say(index, known);
-            let facts = |said: Said| (said.limit_bps, said.safe_bps, said.demand);
+            let facts = |said: Said| (said.limit_bps, said.safe_bps, said.demand, said.flows);
             let is_new = before.is_none_or(|before| facts(before.said) != facts(known.said));
             if is_new {
                 self.has_news |= limit.own.is_some();
@@ -492,10 +507,13 @@ impl Agent {
             return FleetOrder::default();
         }
         self.expire(now);
+        self.follow_versions();
         self.settle_claims(now);
+        let mut division = std::mem::take(&mut self.division);
         for name in std::mem::take(&mut self.to_divide) {
-            self.divide(now, &name);
+            self.divide(now, &name, &mut division);
         }
+        self.division = division;
         let mut shares = Vec::new();
         let mut to_order = std::mem::take(&mut self.to_order);
         to_order.retain(|name| {
@@ -554,6 +572,20 @@ impl Agent {
         self.ended(over);
     }
 
+    /// Speaks of flows once all who are heard understand it. Then all facts are told again: others
+    /// do not know the flows of those that were told before.
+    fn follow_versions(&mut self) {
+        let mut others = self.peers.iter().filter(|peer| peer.is_live).peekable();
+        let speaks = others.peek().is_some() && others.all(|peer| peer.understands_flows);
+        if std::mem::replace(&mut self.speaks_of_flows, speaks) != speaks {
+            self.to_divide.extend(self.limits.keys().cloned());
+            if speaks {
+                (self.must_repeat, self.repeated_ns) = (true, 0);
+            }
+            self.is_urgent = true;
+        }
+    }
+
     /// What this agent wants to have lent and borrowed of a limit.
     fn parts(&self, name: &str, limit: &Limit) -> Parts {
         let held = limit.lenders.iter().map(|&index| self.peers[index].borrower.held_bps(name));
@@ -580,15 +612,16 @@ impl Agent {
 
     /// Lends and gives back what the division of a limit asks for. What cannot be done now, since
     /// there is no room or the borrower has not answered, is looked at again when that changes.
-    fn divide(&mut self, now: u64, name: &CompactString) {
+    fn divide(&mut self, now: u64, name: &CompactString, division: &mut Division) {
         let Some(limit) = self.limits.get_mut(name) else { return };
         let (me, members) = (self.me, &self.settings.members);
         let peers = &mut self.peers;
         let is_owned = limit.own.is_some() && limit.of(me).is_some();
         let is_live = |index: usize| index == me || peers[index].is_live;
-        let division =
-            limit.divide(is_live, |index| (members[index].weight, members[index].most_bps));
+        let member = |index: usize| (members[index].weight, members[index].most_bps);
+        limit.divide(self.speaks_of_flows, is_live, member, division);
         let place = division.boxes.binary_search(&me).ok().filter(|_| is_owned);
+        limit.is_by_flow = division.is_by_flow;
         limit.shares.clear();
         let boxes = division.boxes.iter().copied();
         limit.shares.extend(boxes.zip(division.share_bps.iter().copied()));
@@ -661,7 +694,7 @@ impl Agent {
         if self.claim(name) || is_changed {
             self.to_order.insert(name.clone());
         }
-        self.compare(name, &division);
+        self.compare(name, division);
     }
 
     /// What this box has of its claims on a limit: all that it holds, and what is given back as far
@@ -885,6 +918,7 @@ impl Agent {
             in_force_bps: own.in_force_bps,
             sent_bps: limit.meter.sent_bps(),
             demand,
+            flows: limit.meter.flows(),
         })
     }
 
@@ -913,16 +947,19 @@ impl Agent {
         self.to_tell.insert(name.clone());
     }
 
-    /// Tells the facts of which only what is sent changed, if it is time.
+    /// Tells the facts of which only what is sent changed, or flows a little, if it is time.
     fn tell_details(&mut self, now: u64) {
         if now.saturating_sub(self.detailed_ns) < FACT_NS {
             return;
         }
         self.detailed_ns = now;
         for name in std::mem::take(&mut self.details) {
-            if let Some(said) = self.said(&name) {
-                self.tell(&name, said);
+            let Some(said) = self.said(&name) else { continue };
+            let told = self.limits.get(&name).and_then(|limit| limit.of(self.me));
+            if told.is_some_and(|told| told.said.flows != said.flows) {
+                self.to_divide.insert(name.clone());
             }
+            self.tell(&name, said);
         }
     }
 
@@ -964,9 +1001,17 @@ impl Agent {
                 facts: facts.split_off(facts.len().saturating_sub(ITEMS_MAX)),
                 gone: gone.split_off(gone.len().saturating_sub(ITEMS_MAX)),
             };
-            let message =
-                Message { incarnation: self.incarnation, stamp: now, body: Body::Report(report) };
-            out.push(Outgoing { to: None, bytes: message.encode() });
+            let message = Message {
+                incarnation: self.incarnation,
+                stamp: now,
+                body: Body::Report(report),
+                understands: VERSION_WITH_FLOWS,
+            };
+            let bytes = match self.speaks_of_flows {
+                true => message.encode_with_flows(),
+                false => message.encode(),
+            };
+            out.push(Outgoing { to: None, bytes });
         }
         let asks = self.claims.is_time_to_ask(now, !self.held_back.is_empty());
         let name = |of: usize| self.settings.members[of].name.as_str().into();
@@ -980,7 +1025,12 @@ impl Agent {
                 let answer = self.claims.answer(index, incarnation, name);
                 let bodies = question.map(Body::Question).into_iter();
                 for body in bodies.chain(answer.map(Body::Answer)) {
-                    let message = Message { incarnation: self.incarnation, stamp: now, body };
+                    let message = Message {
+                        incarnation: self.incarnation,
+                        stamp: now,
+                        body,
+                        understands: VERSION_WITH_FLOWS,
+                    };
                     out.push(Outgoing { to: to(), bytes: message.encode() });
                 }
             }

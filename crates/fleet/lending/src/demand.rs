@@ -8,6 +8,7 @@
 //! The demand of a limit with shared classes below it is told by tier, from what the classes
 //! demand: what is assured to them comes first.
 
+use crate::flows::{Count, Flows};
 use crate::shares::{Demand, GREEDY};
 use narrows_snapshot::SharedLimit;
 
@@ -60,6 +61,9 @@ pub struct Meter {
     has_stepped: bool,
     /// Whether it asked for [`REACH`] times what it had, since it binds.
     has_reached: bool,
+    /// Whether the demand is that of a limit that binds.
+    holds_back: bool,
+    count: Count,
 }
 
 impl Meter {
@@ -67,6 +71,7 @@ impl Meter {
     pub fn sample(&mut self, now: u64, limit: &SharedLimit) {
         let sample = (now, limit.sent_bytes, limit.dropped_packets);
         self.waits = limit.backlog_bytes > 0;
+        self.count.sample(now, limit.flows, self.waits || self.is_bound);
         let Some((time, sent, dropped)) = self.last else {
             self.last = Some(sample);
             self.in_force_bps = limit.in_force_bps;
@@ -125,7 +130,9 @@ impl Meter {
             self.demand_bps = self.sent_bps.saturating_add(headroom_bps);
             self.has_stepped = false;
             self.has_reached = false;
+            self.holds_back = false;
         } else if self.in_force_bps.saturating_add(slack_bps) >= share_bps {
+            self.holds_back = true;
             // A box that wakes has a small part of what it owns, which tells nothing either.
             let was_known = self.demand_bps != GREEDY
                 && self.demand_bps > self.in_force_bps / 2
@@ -155,6 +162,11 @@ impl Meter {
     /// Whether the limit held back what was sent in the last sample.
     pub fn is_bound(&self) -> bool {
         self.is_bound
+    }
+
+    /// The flows that share the limit here.
+    pub fn flows(&self) -> Flows {
+        self.count.flows(self.holds_back)
     }
 
     fn reach_bps(&self) -> u64 {

@@ -19,8 +19,9 @@
 //! message can be lost, late, doubled or reordered ([`borrower`] and [`lender`] say how).
 //!
 //! *Who should have how much* is computed by every box from the reports of all ([`shares`],
-//! [`matching`]): weighted max–min of the demands, assured rates first. Where boxes compute
-//! different shares, because a report is late, some of the limit is unused for a moment.
+//! [`matching`]): weighted max–min of the demands, assured rates first, where a box weighs as much
+//! as it has [`flows`]. Where boxes compute different shares, because a report is late, some of the
+//! limit is unused for a moment.
 //!
 //! *A box that is off* keeps its share, unless an operator says so: then another box owns it
 //! ([`claims`](Agent::forget)).
@@ -38,6 +39,7 @@ pub mod borrower;
 mod claims;
 pub mod demand;
 mod event;
+pub mod flows;
 pub mod lender;
 mod limit;
 pub mod matching;

@@ -1,9 +1,10 @@
 //! One shared limit: what all boxes said of it, and what this box has of it.
 
 use crate::demand::Meter;
-use crate::matching::{Loan, loans};
+use crate::flows;
+use crate::matching::{self, Loan};
 use crate::message::Said;
-use crate::shares::{Claim, GREEDY, shares};
+use crate::shares::{self, Claim, GREEDY};
 use narrows_snapshot::SharedLimit;
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use std::collections::BTreeSet;
 const FLOOR: u64 = 128;
 
 impl Said {
-    /// Whether shares should be divided anew: something was configured, or a demand differs by more
-    /// than an eighth.
+    /// Whether shares should be divided anew: something was configured, or a demand or the number
+    /// of flows differs by more than an eighth.
     pub(crate) fn is_other(&self, new: &Self) -> bool {
         let slack_bps = new.limit_bps / 1024;
         let tiers = self.demand.0.iter().zip(&new.demand.0);
@@ -21,7 +22,8 @@ impl Said {
         };
         let configured =
             |said: &Self| (said.limit_bps, said.safe_bps, said.claimed_bps, said.rejoins);
-        configured(self) != configured(new) || { tiers }.any(demands)
+        configured(self) != configured(new) || self.flows.is_other(new.flows) || { tiers }
+            .any(demands)
     }
 
     /// What of its safe share is that of boxes that are off.
@@ -29,10 +31,12 @@ impl Said {
         self.claimed_bps.min(self.safe_bps)
     }
 
-    /// Whether what is in force or sent differs by more than a 16th.
+    /// Whether what is in force or sent differs by more than a 16th, or the number of flows at all.
     pub(crate) fn moved(&self, new: &Self) -> bool {
         let differs = |old: u64, new: u64| old.abs_diff(new) > old.max(new) / 16;
-        differs(self.in_force_bps, new.in_force_bps) || differs(self.sent_bps, new.sent_bps)
+        differs(self.in_force_bps, new.in_force_bps)
+            || differs(self.sent_bps, new.sent_bps)
+            || self.flows.moved(new.flows)
     }
 }
 
@@ -72,11 +76,14 @@ pub(crate) struct Limit {
     pub(crate) lenders: BTreeSet<usize>,
     /// The share of each live box, as last computed, in the same order.
     pub(crate) shares: Vec<(usize, u64)>,
+    /// Whether they weighed by their flows.
+    pub(crate) is_by_flow: bool,
     /// Whether the operator was told that boxes differ, or have too much.
     pub(crate) is_reported: bool,
 }
 
-/// How a limit is divided.
+/// How a limit is divided. Its memory is used again for the next one.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Division {
     /// The live boxes.
     pub(crate) boxes: Vec<usize>,
@@ -90,6 +97,11 @@ pub(crate) struct Division {
     pub(crate) safe_sum_bps: u64,
     /// The limit: the smallest that a box has.
     pub(crate) limit_bps: u64,
+    /// Whether boxes weigh by their flows.
+    pub(crate) is_by_flow: bool,
+    claims: Vec<Claim>,
+    shares: shares::Room,
+    matching: matching::Room,
 }
 
 impl Limit {
@@ -133,12 +145,15 @@ impl Limit {
         Some(self.shares[place].1)
     }
 
-    /// The division among the live boxes: weights and maxima by index.
+    /// Puts the division among the live boxes into `into`: weights and maxima by index. Flows weigh
+    /// if all boxes can tell theirs to all (`has_flows`), and can count them.
     pub(crate) fn divide(
         &self,
+        has_flows: bool,
         is_live: impl Fn(usize) -> bool,
         member: impl Fn(usize) -> (u32, Option<u64>),
-    ) -> Division {
+        into: &mut Division,
+    ) {
         let all = || self.known.iter().map(|(_, known)| &known.said);
         let limit_bps = all().map(|said| said.limit_bps).min().unwrap_or(0);
         // The safe share that a box has by the limit of all.
@@ -150,12 +165,18 @@ impl Limit {
         let safe_sum_bps = claimed_bps.fold(safe_sum_bps, u64::saturating_sub);
         let own = |said: &Said| part(by_limit(said), limit_bps, safe_sum_bps.max(limit_bps));
         let live = || self.known.iter().filter(|(index, _)| is_live(*index));
-        let boxes: Vec<usize> = live().map(|(index, _)| *index).collect();
-        let owned_bps: Vec<u64> = live().map(|(_, known)| own(&known.said)).collect();
+        into.boxes.clear();
+        into.boxes.extend(live().map(|(index, _)| *index));
+        into.owned_bps.clear();
+        into.owned_bps.extend(live().map(|(_, known)| own(&known.said)));
+        let by_flow = flows::weights(live().map(|(_, known)| known.said.flows));
+        let by_flow = by_flow.filter(|_| has_flows);
+        into.is_by_flow = by_flow.is_some();
         let claim = |((index, known), &owned): (&(usize, Known), &u64)| {
             let (weight, most_bps) = member(*index);
+            let flows = by_flow.as_ref().map_or(1, |by_flow| by_flow(known.said.flows));
             Claim {
-                weight,
+                weight: u64::from(weight.max(1)) * u64::from(flows),
                 owned_bps: owned,
                 floor_bps: owned / FLOOR,
                 // A box keeps what it owns, whatever others allow it.
@@ -163,15 +184,18 @@ impl Limit {
                 demand: known.said.demand,
             }
         };
-        let claims: Vec<Claim> = live().zip(&owned_bps).map(claim).collect();
-        let capacity_bps = owned_bps.iter().fold(0, |sum: u64, &owned| sum.saturating_add(owned));
-        let loans = loans(&owned_bps, &shares(capacity_bps, &claims));
-        let mut share_bps = owned_bps.clone();
-        for Loan { lender, borrower, bps } in &loans {
-            share_bps[*lender] -= bps;
-            share_bps[*borrower] += bps;
+        into.claims.clear();
+        into.claims.extend(live().zip(&into.owned_bps).map(claim));
+        let capacity_bps =
+            into.owned_bps.iter().fold(0_u64, |sum, &owned| sum.saturating_add(owned));
+        let needed_bps = into.shares.divide(capacity_bps, &into.claims);
+        into.matching.find(&into.owned_bps, needed_bps, &mut into.loans);
+        into.share_bps.clone_from(&into.owned_bps);
+        for Loan { lender, borrower, bps } in &into.loans {
+            into.share_bps[*lender] -= bps;
+            into.share_bps[*borrower] += bps;
         }
-        Division { boxes, owned_bps, share_bps, loans, safe_sum_bps, limit_bps }
+        (into.safe_sum_bps, into.limit_bps) = (safe_sum_bps, limit_bps);
     }
 }
 

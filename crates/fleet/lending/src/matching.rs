@@ -27,29 +27,48 @@ pub struct Loan {
 /// The loans that give each box what it needs, as far as what the boxes own reaches. No two have
 /// the same lender and borrower.
 pub fn loans(owned_bps: &[u64], needed_bps: &[u64]) -> Vec<Loan> {
-    let boxes = owned_bps.len();
-    let mut surplus: Vec<u64> = std::iter::zip(owned_bps, needed_bps)
-        .map(|(owned, needed)| owned.saturating_sub(*needed))
-        .collect();
-    let mut left: u128 = surplus.iter().map(|&surplus| u128::from(surplus)).sum();
-    let mut ring = Ring { next: (0..boxes).collect() };
-    let mut loans = Vec::new();
-    for borrower in 0..boxes {
-        let mut deficit = needed_bps[borrower].saturating_sub(owned_bps[borrower]);
-        let mut lender = borrower;
-        while deficit > 0 && left > 0 {
-            lender = ring.open(lender, &surplus);
-            let bps = surplus[lender].min(deficit);
-            surplus[lender] -= bps;
-            deficit -= bps;
-            left -= u128::from(bps);
-            loans.push(Loan { lender, borrower, bps });
-        }
-    }
+    let (mut room, mut loans) = (Room::default(), Vec::new());
+    room.find(owned_bps, needed_bps, &mut loans);
     loans
 }
 
+/// The memory of matchings, of which an agent makes thousands a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    surplus: Vec<u64>,
+    ring: Ring,
+}
+
+impl Room {
+    /// [`loans`] into memory that was used before.
+    pub(crate) fn find(&mut self, owned_bps: &[u64], needed_bps: &[u64], loans: &mut Vec<Loan>) {
+        let Self { surplus, ring } = self;
+        loans.clear();
+        surplus.clear();
+        surplus.extend(
+            std::iter::zip(owned_bps, needed_bps)
+                .map(|(owned, needed)| owned.saturating_sub(*needed)),
+        );
+        let mut left: u128 = surplus.iter().map(|&surplus| u128::from(surplus)).sum();
+        ring.next.clear();
+        ring.next.extend(0..owned_bps.len());
+        for borrower in 0..owned_bps.len() {
+            let mut deficit = needed_bps[borrower].saturating_sub(owned_bps[borrower]);
+            let mut lender = borrower;
+            while deficit > 0 && left > 0 {
+                lender = ring.open(lender, surplus);
+                let bps = surplus[lender].min(deficit);
+                surplus[lender] -= bps;
+                deficit -= bps;
+                left -= u128::from(bps);
+                loans.push(Loan { lender, borrower, bps });
+            }
+        }
+    }
+}
+
 /// The boxes, each with one that follows it and before which none has a surplus.
+#[derive(Clone, Debug, Default)]
 struct Ring {
     next: Vec<usize>,
 }

@@ -2,7 +2,7 @@
 
 use crate::borrower::Borrower;
 use crate::lender::Lender;
-use crate::message::{Body, Held, Loans, Message};
+use crate::message::{Body, Held, Loans, Message, VERSION_WITH_FLOWS};
 use crate::settings::Member;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,8 @@ pub(crate) struct Peer {
     pub(crate) member: Member,
     /// The incarnation of its agent that is listened to.
     pub(crate) incarnation: Option<u64>,
+    /// Whether that agent understands reports with flows.
+    pub(crate) understands_flows: bool,
     /// When it was last heard.
     pub(crate) heard_ns: Option<u64>,
     /// Whether it was heard within a lease.
@@ -60,6 +62,7 @@ impl Peer {
         Self {
             member,
             incarnation: None,
+            understands_flows: false,
             heard_ns: None,
             is_live: false,
             report: 0,
@@ -88,6 +91,7 @@ impl Peer {
     /// Another agent of this box speaks: its reports begin anew.
     pub(crate) fn begin(&mut self, incarnation: u64) {
         self.incarnation = Some(incarnation);
+        self.understands_flows = false;
         self.report = 0;
         self.missing.clear();
         self.misses = false;
@@ -130,6 +134,6 @@ impl Peer {
         let lend = self.lender.lend(now);
         let repeat = std::mem::take(&mut self.misses);
         let body = Body::Loans(Loans { to, lend, held, repeat });
-        Some(Message { incarnation, stamp: now, body })
+        Some(Message { incarnation, stamp: now, body, understands: VERSION_WITH_FLOWS })
     }
 }

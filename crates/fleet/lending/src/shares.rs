@@ -44,8 +44,9 @@ impl Demand {
 /// What a box claims of a limit. Rates are in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Its weight against other boxes; 0 counts as 1.
-    pub weight: u32,
+    /// Its weight against other boxes; 0 counts as 1. At most 2^48, so that products with a rate
+    /// and a thousand boxes stay below 2^128.
+    pub weight: u64,
     /// What it owns.
     pub owned_bps: u64,
     /// What it has in any case, as far as the limit reaches.
@@ -59,27 +60,62 @@ pub struct Claim {
 /// The shares of `capacity_bps` for the boxes with these claims, in bits per second. They sum to
 /// the capacity if the demands do.
 pub fn shares(capacity_bps: u64, claims: &[Claim]) -> Vec<u64> {
-    let mut given = vec![0; claims.len()];
-    let mut goal: Vec<u64> =
-        claims.iter().map(|claim| claim.floor_bps.min(claim.most_bps)).collect();
-    let mut left = fill(capacity_bps, claims, &mut given, &goal);
-    let mut demanded = vec![0_u64; claims.len()];
-    for tier in 0..TIERS {
-        if left == 0 || claims.iter().all(|claim| claim.demand.0[tier] == 0) {
-            continue;
+    let mut room = Room::default();
+    room.divide(capacity_bps, claims);
+    room.given
+}
+
+/// The memory of divisions, of which an agent makes thousands a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    given: Vec<u64>,
+    goal: Vec<u64>,
+    demanded: Vec<u64>,
+    /// The boxes that want more.
+    open: Vec<usize>,
+}
+
+impl Room {
+    /// [`shares`], in memory that was used before.
+    pub(crate) fn divide(&mut self, capacity_bps: u64, claims: &[Claim]) -> &[u64] {
+        let Self { given, goal, demanded, open } = self;
+        given.clear();
+        given.resize(claims.len(), 0);
+        goal.clear();
+        goal.extend(claims.iter().map(|claim| claim.floor_bps.min(claim.most_bps)));
+        let mut left = fill(capacity_bps, claims, given, goal, open);
+        demanded.clear();
+        demanded.resize(claims.len(), 0);
+        // Few tiers have any demand, and a look at all claims for each takes longer than the rest.
+        let mut is_demanded = [false; TIERS];
+        for claim in claims {
+            for (tier, demand) in is_demanded.iter_mut().zip(claim.demand.0) {
+                *tier |= demand > 0;
+            }
         }
-        for (index, claim) in claims.iter().enumerate() {
-            demanded[index] = demanded[index].saturating_add(claim.demand.0[tier]);
-            goal[index] = goal[index].max(demanded[index].min(claim.most_bps));
+        for tier in (0..TIERS).filter(|tier| is_demanded[*tier]) {
+            if left == 0 {
+                break;
+            }
+            for (index, claim) in claims.iter().enumerate() {
+                demanded[index] = demanded[index].saturating_add(claim.demand.0[tier]);
+                goal[index] = goal[index].max(demanded[index].min(claim.most_bps));
+            }
+            left = fill(left, claims, given, goal, open);
         }
-        left = fill(left, claims, &mut given, &goal);
+        given
     }
-    given
 }
 
 /// Raises what is given towards the goals, by the same amount per weight for each until it has its
 /// goal. Returns what is left of `left`.
-fn fill(left: u64, claims: &[Claim], given: &mut [u64], goal: &[u64]) -> u64 {
+fn fill(
+    left: u64,
+    claims: &[Claim],
+    given: &mut [u64],
+    goal: &[u64],
+    open: &mut Vec<usize>,
+) -> u64 {
     let weight = |index: usize| u128::from(claims[index].weight.max(1));
     let missing = |given: &[u64], index: usize| goal[index].saturating_sub(given[index]);
     // Often there is enough for all.
@@ -90,8 +126,8 @@ fn fill(left: u64, claims: &[Claim], given: &mut [u64], goal: &[u64]) -> u64 {
         }
         return left - u64::try_from(wanted).unwrap_or(left);
     }
-    let mut open: Vec<usize> =
-        (0..claims.len()).filter(|&index| missing(given, index) > 0).collect();
+    open.clear();
+    open.extend((0..claims.len()).filter(|&index| missing(given, index) > 0));
     // Those with the least missing per weight are full first.
     open.sort_unstable_by(|&a, &b| {
         let left = u128::from(missing(given, a)) * weight(b);
@@ -99,7 +135,7 @@ fn fill(left: u64, claims: &[Claim], given: &mut [u64], goal: &[u64]) -> u64 {
     });
     let mut left = u128::from(left);
     let mut weights: u128 = open.iter().map(|&index| weight(index)).sum();
-    for &index in &open {
+    for &index in &*open {
         // The part of one weight among those that are still open. The last takes what is left, so
         // that rounding loses nothing.
         let part = left * weight(index) / weights;
@@ -183,9 +219,8 @@ mod tests {
         for goal in goals {
             let began = given.clone();
             while left > 0 {
-                let level = |i: usize| {
-                    (given[i] - began[i] + 1) as f64 / f64::from(claims[i].weight.max(1))
-                };
+                let level =
+                    |i: usize| (given[i] - began[i] + 1) as f64 / claims[i].weight.max(1) as f64;
                 let open = (0..claims.len()).filter(|&i| given[i] < goal[i]);
                 let Some(next) = open.min_by(|&a, &b| level(a).total_cmp(&level(b))) else { break };
                 given[next] += 1;
@@ -198,7 +233,7 @@ mod tests {
     fn claims() -> impl Strategy<Value = Vec<Claim>> {
         let tier = prop_oneof![4 => Just(0_u64), 3 => 0..200_u64, 1 => Just(GREEDY)];
         let most = prop_oneof![3 => Just(u64::MAX), 1 => 0..300_u64];
-        let claim = (1..5_u32, 0..20_u64, most, proptest::array::uniform9(tier));
+        let claim = (1..5_u64, 0..20_u64, most, proptest::array::uniform9(tier));
         let claim = claim.prop_map(|(weight, floor_bps, most_bps, tiers)| Claim {
             weight,
             owned_bps: 0,

@@ -1,6 +1,7 @@
 //! What can be seen of a fleet from one box.
 
 use crate::agent::Agent;
+use crate::flows::{Flows, ONE_FLOW};
 use crate::limit::{Known, Limit};
 use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, Part, SharerView};
 
@@ -86,6 +87,10 @@ impl Agent {
                     share_bps: limit.share_bps(index),
                     in_force_bps,
                     sent_bps: said.sent_bps,
+                    flows: match said.flows {
+                        Flows::Counted(flows) => Some(f64::from(flows) / f64::from(ONE_FLOW)),
+                        Flows::Unknown | Flows::Free => None,
+                    },
                 }
             })
             .collect();
@@ -118,6 +123,7 @@ impl Agent {
             sent_bps: limit.meter.sent_bps(),
             lent: lent.collect(),
             borrowed: borrowed.collect(),
+            is_by_flow: limit.is_by_flow,
             // Of a box that is off, another one has what it claims.
             sum_bps: boxes
                 .iter()

@@ -18,7 +18,16 @@ fn name(number: u8) -> FleetName {
 fn limit() -> FleetLimit {
     let [limit, safe] = [LIMIT, SAFE].map(Rate::from_bits_per_sec);
     let (place, within) = (FleetPlace::Qdisc(Handle::new(1).unwrap()), None);
-    FleetLimit { place, within, limit, safe, assured: Rate::default(), prio: 0, rejoins: false }
+    FleetLimit {
+        place,
+        within,
+        limit,
+        safe,
+        assured: Rate::default(),
+        prio: 0,
+        rejoins: false,
+        by_box: false,
+    }
 }
 
 fn order(deadline_ns: u64, shares: &[(u8, u64, u64)]) -> FleetOrder {

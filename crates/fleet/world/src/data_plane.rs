@@ -8,7 +8,15 @@ use narrows_policy::{FleetLimit, FleetName, FleetPlace, Handle};
 use narrows_shares::Shares;
 use narrows_snapshot::{FleetFacts, FleetOrder, SharedLimit};
 use narrows_units::Rate;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The part of its time in which a flow that fills its share has something queued.
+const IN_TURNS: f64 = 0.8;
+
+/// Of more flows than this, that part takes turns at any moment.
+const MANY: u32 = 1_000;
 
 /// A shared limit at one box. Traffic is a fluid of the demanded rate.
 #[derive(Clone, Debug)]
@@ -16,6 +24,8 @@ struct Local {
     name: FleetName,
     limit: FleetLimit,
     demand_bps: u64,
+    /// The flows that demand it, if they are counted.
+    flows: Option<u32>,
     /// What is in force and what passes, since `since_ns`.
     now: Rates,
     since_ns: u64,
@@ -59,6 +69,18 @@ impl Local {
         self.sent += u128::from(self.now.passes_bps) * elapsed;
         self.since_ns = now;
     }
+
+    fn sent_bytes(&self) -> u64 {
+        u64::try_from(self.sent / 8_000_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// How many of `flows` take turns at a moment: TCP lets a queue run empty now and then.
+fn in_turns(flows: u32, random: &mut Pcg64Mcg) -> u32 {
+    if flows > MANY {
+        return (f64::from(flows) * IN_TURNS) as u32;
+    }
+    (0..flows).map(|_| u32::from(random.random_bool(IN_TURNS))).sum()
 }
 
 impl DataPlane {
@@ -75,6 +97,7 @@ impl DataPlane {
             assured: Rate::default(),
             prio: 0,
             rejoins: place.rejoins,
+            by_box: false,
         };
         self.shares.add(&name, now);
         self.shares.set_rejoins(&name, place.rejoins);
@@ -82,6 +105,7 @@ impl DataPlane {
             name,
             limit,
             demand_bps: 0,
+            flows: None,
             now: Rates::default(),
             since_ns: now,
             sent: 0,
@@ -103,6 +127,7 @@ impl DataPlane {
                 rejoins: old.limit.rejoins,
             };
             let (_, _, _) = self.add(now, place);
+            self.set_flows(&name, old.flows);
             let (_, _, after) = self.demand(now, &name, old.demand_bps);
             changed.push((name, old.now, after));
         }
@@ -179,8 +204,27 @@ impl DataPlane {
         self.refresh(now, name)
     }
 
+    /// The flows of a demand change. None means that they are not counted.
+    pub(crate) fn set_flows(&mut self, name: &CompactString, flows: Option<u32>) {
+        if let Some(limit) = self.limits.get_mut(name) {
+            limit.flows = flows;
+        }
+    }
+
+    /// What passed a limit until `now`.
+    pub(crate) fn sent_bytes(&mut self, now: u64, name: &str) -> u64 {
+        let Some(limit) = self.limits.get_mut(name) else { return 0 };
+        limit.pass(now);
+        limit.sent_bytes()
+    }
+
     /// An order arrives.
-    pub(crate) fn order(&mut self, now: u64, order: &FleetOrder) -> (FleetFacts, Vec<Changed>) {
+    pub(crate) fn order(
+        &mut self,
+        now: u64,
+        order: &FleetOrder,
+        random: &mut Pcg64Mcg,
+    ) -> (FleetFacts, Vec<Changed>) {
         let over = self.shares.advance(now);
         self.cursor += 1;
         let ordered = self.shares.order(order, now);
@@ -190,11 +234,11 @@ impl DataPlane {
             self.change(name, self.cursor);
         }
         let changed = names.iter().map(|name| self.refresh(now, name)).collect();
-        let facts = self.facts(now, order.since);
+        let facts = self.facts(now, order.since, random);
         (facts, changed)
     }
 
-    fn facts(&mut self, now: u64, since: u64) -> FleetFacts {
+    fn facts(&mut self, now: u64, since: u64, random: &mut Pcg64Mcg) -> FleetFacts {
         let names: BTreeSet<CompactString> = if since == 0 || since >= self.cursor {
             self.limits.keys().cloned().collect()
         } else {
@@ -216,9 +260,10 @@ impl DataPlane {
                 in_force_bps: limit.now.in_force_bps,
                 unset_since_ns: part.unset_since(),
                 rejoins: limit.limit.rejoins,
-                sent_bytes: u64::try_from(limit.sent / 8_000_000_000).unwrap_or(u64::MAX),
+                sent_bytes: limit.sent_bytes(),
                 // What is demanded and does not pass waits.
                 backlog_bytes: u64::from(limit.demand_bps > limit.now.in_force_bps) * 1_500,
+                flows: limit.flows.map(|flows| in_turns(flows, random)),
                 ..SharedLimit::default()
             })
         });

@@ -3,6 +3,7 @@
 use crate::data_plane::{Changed, DataPlane};
 use crate::network::Network;
 use compact_str::CompactString;
+use narrows_lending::message::{self, Message};
 use narrows_lending::{Agent, Claim, Member};
 use narrows_snapshot::{FleetFacts, FleetOrder};
 use rand::{RngExt, SeedableRng};
@@ -87,6 +88,8 @@ struct Box {
     /// What the agent saved: it is there after a start, too.
     saved: Vec<Claim>,
     is_off: bool,
+    /// Whether its agent is of an older release.
+    is_older: bool,
     /// Counts starts of the agent: what was on its way to an earlier one does not reach this one.
     life: u64,
     stalled_until: u64,
@@ -106,6 +109,7 @@ enum What {
     Restart,
     Change,
     Demand { name: CompactString, bps: u64 },
+    Flows { name: CompactString, flows: Option<u32> },
     Cut(u64),
     Kill { back_ns: Option<u64> },
     Stall { for_ns: u64 },
@@ -131,6 +135,8 @@ pub struct Outcome {
     pub messages: u64,
     /// Bytes of them.
     pub message_bytes: u64,
+    /// Messages that agents of an older release did not understand.
+    pub refused: u64,
     /// Orders that changed something.
     pub orders: u64,
     /// How long agents took, in this thread's time of a processor.
@@ -218,6 +224,7 @@ impl World {
                 agent: None,
                 saved: Vec::new(),
                 is_off: false,
+                is_older: false,
                 life: 0,
                 stalled_until: 0,
                 wakes_ns: 0,
@@ -259,6 +266,23 @@ impl World {
     /// A box demands so much from `at` on.
     pub fn demand(&mut self, at: u64, id: BoxId, limit: &str, bps: u64) {
         self.at(at, id, What::Demand { name: limit.into(), bps });
+    }
+
+    /// The demand of a box is that of so many flows from `at` on. None means that its qdiscs do not
+    /// count them.
+    pub fn flows(&mut self, at: u64, id: BoxId, limit: &str, flows: Option<u32>) {
+        self.at(at, id, What::Flows { name: limit.into(), flows });
+    }
+
+    /// The agent of this box is of an older release: it understands and speaks version 2 only.
+    pub fn make_older(&mut self, id: BoxId) {
+        self.boxes[id].is_older = true;
+    }
+
+    /// What passed a limit at a box until now.
+    pub fn sent_bytes(&mut self, id: BoxId, limit: &str) -> u64 {
+        let clock = self.clock(id);
+        self.boxes[id].data_plane.sent_bytes(clock, limit)
     }
 
     /// Something goes wrong at `at`.
@@ -399,7 +423,12 @@ impl World {
                 self.wake_at_change(id);
             }
             What::Message { from, bytes } => {
+                let is_older = self.boxes[id].is_older;
                 let Some(agent) = &mut self.boxes[id].agent else { return };
+                if is_older && bytes.first() != Some(&message::VERSION) {
+                    self.outcome.refused += 1;
+                    return;
+                }
                 // What is wrong with a message is among the agent's events.
                 let began = cpu_time();
                 let _ = agent.on_message(clock, &name(from), &bytes);
@@ -417,6 +446,7 @@ impl World {
                 let changed = self.boxes[id].data_plane.demand(clock, &name, bps);
                 self.account(vec![changed]);
             }
+            What::Flows { name, flows } => self.boxes[id].data_plane.set_flows(&name, flows),
             What::Cut(mask) => self.cut = mask,
             What::Kill { back_ns } => {
                 self.kill(id);
@@ -532,7 +562,8 @@ impl World {
     fn order(&mut self, id: BoxId, life: u64) {
         let Some(order) = self.orders.remove(&id) else { return };
         let clock = self.clock(id);
-        let (facts, changed) = self.boxes[id].data_plane.order(clock, &order);
+        let data_plane = &mut self.boxes[id].data_plane;
+        let (facts, changed) = data_plane.order(clock, &order, &mut self.random);
         self.account(changed);
         self.wake_at_change(id);
         self.answers.insert(id, facts);
@@ -550,7 +581,11 @@ impl World {
         let published = agent.answered(clock, &facts);
         self.outcome.agent_time += cpu_time().saturating_sub(began);
         self.save(id);
-        for outgoing in published {
+        let is_older = self.boxes[id].is_older;
+        for mut outgoing in published {
+            if is_older {
+                outgoing.bytes = as_of_version_2(&outgoing.bytes);
+            }
             let to = |other: BoxId| outgoing.to.as_ref().is_none_or(|to| *to == name(other));
             for other in (0..self.boxes.len()).filter(|&other| other != id && to(other)) {
                 self.outcome.messages += 1;
@@ -566,6 +601,15 @@ impl World {
         }
         self.plan_turn(id);
     }
+}
+
+/// A message as an agent of an older release would have sent it.
+fn as_of_version_2(bytes: &[u8]) -> Vec<u8> {
+    let message = Message::decode(bytes).map(|mut message| {
+        message.understands = message::VERSION;
+        message.encode()
+    });
+    message.unwrap_or_default()
 }
 
 /// What this thread has had of a processor. A clock on the wall would count other processes, too.

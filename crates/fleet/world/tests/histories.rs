@@ -251,8 +251,116 @@ fn a_skewed_demand_that_moves_uses_the_limit() {
     assert!(far >= 0.95, "{far}");
 }
 
+/// Jain's index of the rates of flows, all of those of a box being equal.
+fn jain(rates: &[(f64, u32)]) -> f64 {
+    let flows: f64 = rates.iter().map(|&(_, flows)| f64::from(flows)).sum();
+    let sum: f64 = rates.iter().map(|(rate, _)| rate).sum();
+    let squares: f64 = rates.iter().map(|&(rate, flows)| rate * rate / f64::from(flows)).sum();
+    sum * sum / (flows * squares)
+}
+
+/// What each box sends from `from` to `to`, as parts of the limit.
+fn parts_sent(world: &mut World, boxes: usize, from: u64, to: u64) -> Vec<f64> {
+    world.run(from);
+    let before: Vec<u64> = (0..boxes).map(|id| world.sent_bytes(id, "uplink")).collect();
+    world.run(to);
+    let all = (to - from) as f64 / 8e9 * LIMIT_BPS as f64;
+    (0..boxes).map(|id| (world.sent_bytes(id, "uplink") - before[id]) as f64 / all).collect()
+}
+
+/// Two boxes with 12 and with 4 flows that all want the limit.
+fn twelve_and_four(seed: u64) -> World {
+    let mut world = World::new(settings(2, seed, Network::of_delay_ms(20)), equal(2));
+    for (id, flows) in [(0, 12), (1, 4)] {
+        world.demand(0, id, "uplink", LIMIT_BPS);
+        world.flows(0, id, "uplink", Some(flows));
+    }
+    world
+}
+
+#[test]
+fn each_flow_has_as_much_as_every_other_whatever_its_box() {
+    for seed in 0..10 {
+        let mut world = twelve_and_four(seed);
+        let parts = parts_sent(&mut world, 2, 6_000 * MS, 16_000 * MS);
+        let fair = jain(&[(parts[0], 12), (parts[1], 4)]);
+        assert!(fair > 0.99, "seed {seed}: {fair} of {parts:?}");
+        assert!(parts[0] + parts[1] > 0.985, "seed {seed}: {parts:?}");
+        assert_eq!(world.outcome().worst_excess_bps(), 0);
+    }
+}
+
+#[test]
+fn flows_that_move_to_another_box_take_their_share_along_within_two_seconds() {
+    for seed in 0..10 {
+        let mut world = twelve_and_four(seed);
+        world.flows(6_000 * MS, 0, "uplink", Some(4));
+        world.flows(6_000 * MS, 1, "uplink", Some(12));
+        let parts = parts_sent(&mut world, 2, 8_000 * MS, 10_000 * MS);
+        let fair = jain(&[(parts[0], 4), (parts[1], 12)]);
+        assert!(fair > 0.98, "seed {seed}: {fair} of {parts:?}");
+        assert_eq!(world.outcome().worst_excess_bps(), 0);
+    }
+}
+
+#[test]
+fn a_box_that_does_not_count_flows_makes_all_share_by_box() {
+    let mut world = twelve_and_four(1);
+    world.flows(0, 1, "uplink", None);
+    let parts = parts_sent(&mut world, 2, 6_000 * MS, 10_000 * MS);
+    assert!((0.49..0.51).contains(&parts[1]), "{parts:?}");
+}
+
+#[test]
+fn a_box_of_an_older_release_makes_all_share_by_box() {
+    let mut world = World::new(settings(3, 7, Network::of_delay_ms(20)), equal(3));
+    for (id, flows) in [(0, 12), (1, 4), (2, 1)] {
+        world.demand(0, id, "uplink", LIMIT_BPS);
+        world.flows(0, id, "uplink", Some(flows));
+    }
+    world.make_older(2);
+    let parts = parts_sent(&mut world, 3, 6_000 * MS, 10_000 * MS);
+    assert!(parts.iter().all(|part| (0.32..0.34).contains(part)), "{parts:?}");
+    assert!(world.outcome().refused <= 2, "once it is heard, all speak as it does");
+    // Without it, and what it owns, the others share by flow.
+    world.fault(10_000 * MS, Fault::KillAgent { at: 2, back_ns: Some(15_000 * MS) });
+    let parts = parts_sent(&mut world, 3, 16_000 * MS, 24_000 * MS);
+    let fair = jain(&[(parts[0], 12), (parts[1], 4)]);
+    assert!(fair > 0.99 && (0.32..0.34).contains(&parts[2]), "{fair} of {parts:?}");
+    let parts = parts_sent(&mut world, 3, 30_000 * MS, 34_000 * MS);
+    assert!(parts.iter().all(|part| (0.32..0.34).contains(part)), "{parts:?}");
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn a_box_that_claims_a_million_flows_leaves_the_others_what_they_keep_for_a_first_flow() {
+    let mut world = twelve_and_four(1);
+    world.flows(0, 1, "uplink", Some(1_000_000));
+    let parts = parts_sent(&mut world, 2, 6_000 * MS, 7_000 * MS);
+    assert!(parts[0] > 0.003 && parts[0] < 0.02, "{parts:?}");
+    assert_eq!(world.outcome().worst_excess_bps(), 0);
+}
+
+#[test]
+fn flows_that_the_limit_does_not_hold_back_lose_nothing_to_the_many_of_another_box() {
+    let mut world = twelve_and_four(1);
+    // Forty that want a hundredth each.
+    world.demand(0, 1, "uplink", LIMIT_BPS / 100 * 40);
+    world.flows(0, 1, "uplink", Some(40));
+    let parts = parts_sent(&mut world, 2, 6_000 * MS, 8_000 * MS);
+    assert!(parts[1] > 0.395 && parts[0] > 0.59, "{parts:?}");
+    // They are not held back, so the count of those that wait says nothing.
+    world.flows(8_000 * MS, 1, "uplink", Some(1));
+    let parts = parts_sent(&mut world, 2, 8_000 * MS, 12_000 * MS);
+    assert!(parts[1] > 0.395 && parts[0] > 0.59, "{parts:?}");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
+    /// What the box's qdiscs count from now on.
+    Flows(usize, Option<u32>),
+    /// The box's agent is of an older release.
+    Older(usize),
     Demand {
         box_id: usize,
         percent: u64,
@@ -269,6 +377,8 @@ impl Step {
             Self::Demand { box_id, percent } => {
                 world.demand(at * MS, box_id, "uplink", LIMIT_BPS / 100 * percent);
             }
+            Self::Flows(id, flows) => world.flows(at * MS, id, "uplink", flows),
+            Self::Older(id) => world.make_older(id),
             Self::Fault(fault) => world.fault(at * MS, fault),
             Self::Forget(id, off) => world.forget(at * MS, id, off),
         }
@@ -301,7 +411,9 @@ fn steps(boxes: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
             Step::Fault(Fault::KillAgent { at, back_ns: back.map(|ms| ms * MS) })
         }),
         1 => (id.clone(), 1..7_000_u64).prop_map(|(at, ms)| Step::Fault(Fault::StallAgent { at, for_ns: ms * MS })),
-        1 => id.prop_map(|id| Step::Fault(Fault::RestartDataPlane(id))),
+        1 => id.clone().prop_map(|id| Step::Fault(Fault::RestartDataPlane(id))),
+        4 => (id.clone(), prop::option::weighted(0.9, 0..40_u32)).prop_map(|(id, flows)| Step::Flows(id, flows)),
+        1 => prop::option::weighted(0.1, id).prop_map(|id| id.map_or(Step::Fault(Fault::Cut(0)), Step::Older)),
         2 => (0..1_u64 << boxes).prop_map(|mask| Step::Fault(Fault::Cut(mask))),
     ];
     prop::collection::vec((at, step), 0..40)

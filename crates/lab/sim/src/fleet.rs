@@ -11,6 +11,7 @@
 //!
 //! *Non-goals.* Packets, TCP (the tests end to end have both), the transport.
 
+use narrows_coordination::jain;
 use narrows_fleet_world::{Fault, Network, Place, Settings, World};
 use narrows_units::{Nanos, Rate};
 use rand::{RngExt, SeedableRng};
@@ -37,6 +38,12 @@ pub enum Load {
         /// How often.
         every: Nanos,
     },
+    /// All boxes demand the whole limit, each by as many flows as [`Case::flows`] says. Every
+    /// `every` the flows of each box move to the next one.
+    Flows {
+        /// How often.
+        every: Nanos,
+    },
     /// All demands are drawn anew every `every`: none, or up to twice the limit.
     Redraws {
         /// How often.
@@ -55,6 +62,10 @@ pub struct Case {
     pub network: Network,
     /// What they demand.
     pub load: Load,
+    /// The flows of each box, where the load is of flows.
+    pub flows: Vec<u32>,
+    /// Whether the boxes' qdiscs count flows.
+    pub counts_flows: bool,
     /// How many agents are killed, hang, or are cut off, and data planes start again, in a history.
     pub faults: u32,
     /// How many histories, each with a seed of its own.
@@ -95,6 +106,8 @@ pub struct Row {
     pub divided: f64,
     /// How long a box that wakes waited for its share, in ms, the shortest first.
     pub waits_ms: Vec<u64>,
+    /// Jain's index of all flows between two moves, the mean over the time, and the least.
+    pub jain: Option<[f64; 2]>,
     /// Messages that a box received in a second.
     pub messages_s: f64,
     /// Their bits, in Mbit/s.
@@ -112,6 +125,9 @@ pub fn run(setup: &Setup, case: &Case, tell: &mut dyn FnMut(f64)) -> Row {
     let histories = f64::from(case.histories.max(1));
     for sum in [&mut row.used, &mut row.divided, &mut row.messages_s, &mut row.mbit_s] {
         *sum /= histories;
+    }
+    if let Some([mean, _]) = &mut row.jain {
+        *mean /= histories;
     }
     row.waits_ms.sort_unstable();
     row
@@ -152,6 +168,11 @@ fn one(setup: &Setup, case: &Case, seed: u64, row: &mut Row) {
     }
     match case.load {
         Load::Moves { every } => moves(&mut world, setup, case, every),
+        Load::Flows { every } => {
+            let [mean, least] = flows(&mut world, setup, case, every);
+            let [sum, worst] = row.jain.unwrap_or([0.0, 1.0]);
+            row.jain = Some([sum + mean, worst.min(least)]);
+        }
         Load::Redraws { every } => redraws(&mut world, setup, case, every, &mut random),
         Load::Wakes { every } => wakes(&mut world, setup, case, every, &mut row.waits_ms),
     }
@@ -185,6 +206,41 @@ fn moves(world: &mut World, setup: &Setup, case: &Case, every: Nanos) {
         }
     }
     measure(world, setup);
+}
+
+/// Returns the mean and the least of Jain's index between two moves.
+fn flows(world: &mut World, setup: &Setup, case: &Case, every: Nanos) -> [f64; 2] {
+    let of_box = |turn: usize, id: usize| case.flows[(id + turn) % case.boxes];
+    for id in 0..case.boxes {
+        world.demand(0, id, NAME, setup.limit.bits_per_sec());
+    }
+    for (turn, at) in (0..setup.length.0).step_by(every.0 as usize).enumerate() {
+        for id in 0..case.boxes {
+            world.flows(at, id, NAME, case.counts_flows.then(|| of_box(turn, id)));
+        }
+    }
+    let (mut sum, mut least, mut turns) = (0.0, 1.0_f64, 0_u32);
+    for (turn, at) in (0..setup.length.0).step_by(every.0 as usize).enumerate() {
+        if at < setup.settle.0 {
+            continue;
+        }
+        world.run(at);
+        if turns == 0 {
+            world.begin_measurement();
+        }
+        let before: Vec<u64> = (0..case.boxes).map(|id| world.sent_bytes(id, NAME)).collect();
+        world.run((at + every.0).min(setup.length.0));
+        let mut rates = Vec::new();
+        for (id, before) in before.into_iter().enumerate() {
+            let sent = (world.sent_bytes(id, NAME) - before) as f64;
+            let count = of_box(turn, id);
+            rates.extend((0..count).map(|_| sent / f64::from(count)));
+        }
+        let fair = jain(&rates);
+        (sum, least, turns) = (sum + fair, least.min(fair), turns + 1);
+    }
+    world.run(setup.length.0);
+    [sum / f64::from(turns.max(1)), least]
 }
 
 fn redraws(world: &mut World, setup: &Setup, case: &Case, every: Nanos, random: &mut Pcg64Mcg) {

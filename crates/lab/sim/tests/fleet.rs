@@ -42,3 +42,16 @@ fn nothing_that_fails_brings_the_sum_above_the_limit() {
         assert_eq!(row(&scenario, &case.name).excess_bps, 0, "{}", case.name);
     }
 }
+
+#[test]
+fn flows_have_equal_rates_where_they_are_counted_and_boxes_where_they_are_not() {
+    let scenario = scenario("fleet-flows", &[]);
+    for counted in ["12 + 4 flows", "2 + 4 + 8 + 18 flows"] {
+        let by_flow = row(&scenario, counted);
+        let by_box = row(&scenario, &format!("{counted}, not counted"));
+        let [fair, unfair] = [&by_flow, &by_box].map(|row| row.jain.unwrap()[0]);
+        assert!(fair > 0.97 && unfair < 0.76, "{counted}: {fair}, by box {unfair}");
+        assert_eq!((by_flow.excess_bps, by_box.excess_bps), (0, 0));
+        assert!(by_flow.used > 0.98, "{by_flow:?}");
+    }
+}

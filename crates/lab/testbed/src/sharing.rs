@@ -4,16 +4,17 @@
 //! other. TCP makes that harder than a flood: it fills a queue, backs off, and hides how much it
 //! would like to send. So what agents see of a box's demand moves all the time.
 //!
-//! Three systems, which take turns within each round:
+//! Four systems, which take turns within each round:
 //!
 //! - *One box* with the whole limit, which is what all others are compared with.
 //! - *A fleet*: two boxes that share the limit, with agents and real NATS servers
 //!   ([`crate::fleet`]).
+//! - *By box*: the same two boxes, whose policies say that flows do not count (`by-box`).
 //! - *Divided*: two boxes with half of the limit each, always.
 //!
-//! All have `cake`, so flows of one box are equal, and what is left are the boxes' shares. The
-//! agents share by box, not by flow: where one box has more flows than the other, each of its flows
-//! has less. The row with uneven flows shows it, and no goal is set for it.
+//! All have `cake`, so flows of one box are equal, and what is left are the boxes' shares. Agents
+//! share by flow: where one box has more flows than the other, it has as much more of the limit.
+//! The rows with uneven flows show it. Of *by box* no fairness is asked.
 //!
 //! Goodput is what the receivers have read. The sum of whole frames is counted at the servers'
 //! devices.
@@ -59,6 +60,7 @@ const PORT: u16 = 5_000;
 pub(crate) enum System {
     OneBox,
     Fleet,
+    ByBox,
     Divided,
 }
 
@@ -70,11 +72,12 @@ pub(crate) struct Cell {
 }
 
 /// In this order within each round.
-pub(crate) const CELLS: [Cell; 6] = [
+pub(crate) const CELLS: [Cell; 7] = [
     Cell { system: System::OneBox, flows: [FLOWS, 0] },
     Cell { system: System::Fleet, flows: [FLOWS / 2, FLOWS / 2] },
     Cell { system: System::Fleet, flows: [FLOWS, 0] },
     Cell { system: System::Fleet, flows: [FLOWS * 3 / 4, FLOWS / 4] },
+    Cell { system: System::ByBox, flows: [FLOWS * 3 / 4, FLOWS / 4] },
     Cell { system: System::Divided, flows: [FLOWS / 2, FLOWS / 2] },
     Cell { system: System::Divided, flows: [FLOWS, 0] },
 ];
@@ -84,7 +87,16 @@ impl System {
         match self {
             Self::OneBox => "one box",
             Self::Fleet => "two boxes, one limit",
+            Self::ByBox => "two boxes, by box",
             Self::Divided => "two boxes, half each",
+        }
+    }
+
+    /// The system whose boxes it has: their policies change from cell to cell.
+    const fn boxes(self) -> Self {
+        match self {
+            Self::ByBox => Self::Fleet,
+            own => own,
         }
     }
 
@@ -94,6 +106,7 @@ impl System {
         let words = match self {
             Self::OneBox => format!("{all}bit raw"),
             Self::Fleet => format!("{all}bit raw fleet line boxes 2"),
+            Self::ByBox => format!("{all}bit raw fleet line boxes 2 by-box"),
             Self::Divided => format!("{}bit raw", all / 2),
         };
         format!("qdisc replace dev {PORT_B} root cake bandwidth {words}")
@@ -130,8 +143,9 @@ pub fn run(options: &Rounds, agent: &Path) -> Result<Report> {
         for (cell, samples) in CELLS.iter().zip(&mut samples) {
             let title = format!("round {round} of {}: {}", options.rounds, cell.title());
             progress.begin(&title);
-            let boxes = systems.iter().find(|boxes| boxes.system == cell.system);
+            let boxes = systems.iter().find(|boxes| boxes.system == cell.system.boxes());
             let boxes = boxes.context("each system has its boxes")?;
+            boxes.set(cell.system).context(title.clone())?;
             let sample = boxes.measure(cell.flows, options.window).context(title.clone())?;
             progress.end(&format!("{title}: {sample}"));
             samples.push(sample);
@@ -172,6 +186,12 @@ impl Boxes {
         let ends: Vec<_> = sites.iter().map(|(_, bed)| (bed.server(), SERVER)).collect();
         let sampler = Sampler::over(&ends)?;
         Ok(Self { system, sampler, sites })
+    }
+
+    /// Gives them the policy of `system`, as a change of the present one.
+    fn set(&self, system: System) -> Result<()> {
+        let words = system.tc();
+        self.sites.iter().try_for_each(|(instance, _)| instance.tc(&words).map(drop))
     }
 
     fn measure(&self, flows: [usize; 2], window: Duration) -> Result<Sample> {

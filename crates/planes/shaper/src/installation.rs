@@ -311,9 +311,13 @@ impl Installation {
         if let Some(handle) = self.plan.above {
             // As in the kernel it is the sum of the basic counters only.
             let mut stats = Stats::default();
-            let roots = self.plan.roots.iter().filter_map(|root| self.names.get(root));
-            roots.filter_map(|name| sums.get(name)).for_each(|root| stats.merge(root));
+            let roots = || {
+                let names = self.plan.roots.iter().filter_map(|root| self.names.get(root));
+                names.filter_map(|name| sums.get(name))
+            };
+            roots().for_each(|root| stats.merge(root));
             stats.detail = None;
+            stats.flows = roots().map(|root| root.flows).sum();
             nodes.push(NodeStats { parent: Parent::Root, handle: Some(handle), stats });
         }
         for key in self.plan.keys() {

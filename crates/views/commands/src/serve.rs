@@ -4,6 +4,7 @@ use crate::former_name;
 use anyhow::Context as _;
 use clap::Args;
 use narrows_control::NamesFile;
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_serve::{ApiOptions, Apply, Credentials, Options, Tokens};
 use narrows_store::Store;
 use narrows_sync::{Applied, Applier, Settings};
@@ -77,6 +78,11 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
 
+    /// The socket of the fleet's agent, where its configuration has it elsewhere. Default:
+    /// $NARROWS_FLEET_SOCKET, or the usual one in /run/narrows.
+    #[arg(long, value_name = "PATH")]
+    fleet_socket: Option<PathBuf>,
+
     /// The file with the directory of subscribers, as narrows-sync keeps it.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/narrows/directory.sqlite")]
     directory: PathBuf,
@@ -114,6 +120,7 @@ impl Serve {
             interval: Duration::from_secs(self.interval),
             classes_max: self.classes_max as usize,
             names: names(self.names.as_deref())?,
+            agent: AgentSocket::new(self.fleet_socket),
             api: Some(ApiOptions {
                 store: self.directory,
                 tokens: self.write_tokens.as_deref().map(Tokens::read).transpose()?,

@@ -13,6 +13,7 @@
 //! delays, drops or losses. It is the same in each run. While FILE exists, no instance answers.
 
 use compact_str::{CompactString, format_compact};
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_control::{Client, ControlError, NamesFile};
 use narrows_serve::Options;
 use narrows_snapshot::fleet_agent::{BoxView, FleetView, LimitView, SharerView, Shown};
@@ -293,6 +294,7 @@ impl Provider {
             share_bps: (number < 2).then_some([560_000_000, 40_000_000][number as usize % 2]),
             in_force_bps: [560_000_000, 40_000_000, 300_000_000][number as usize],
             sent_bps: [540_000_000, 30_000_000, 0][number as usize],
+            flows: (number == 0).then_some(310.0),
         };
         let limit = LimitView {
             name: "transit".into(),
@@ -300,6 +302,7 @@ impl Provider {
             safe_bps: 300_000_000,
             in_force_bps: 560_000_000,
             boxes: (0..).zip(&names).map(sharer).collect(),
+            is_by_flow: true,
             sum_bps: 900_000_000,
             ..LimitView::default()
         };
@@ -348,6 +351,7 @@ fn options(listen: &str, names: Option<&str>) -> Result<Options, Failure> {
         interval: Duration::from_secs(1),
         classes_max: 500,
         names: NamesFile::open(names.map(Path::new))?,
+        agent: AgentSocket::default(),
         api: None,
         history: None,
         history_max: 1,

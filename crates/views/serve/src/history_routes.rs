@@ -277,6 +277,7 @@ mod tests {
             interval: Duration::from_secs(1),
             classes_max: 10,
             names: NamesFile::open(None).unwrap(),
+            agent: narrows_control::fleet_agent::AgentSocket::default(),
             api: None,
             history: history.then(|| files.0.join("history.sqlite")),
             history_max: 100,

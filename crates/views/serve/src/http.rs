@@ -51,8 +51,12 @@ type Answer = Response<Body>;
 
 /// Listens, starts to query the instance, and serves until the process ends.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
-    let dev = options.dev.clone();
-    serve_from(move |with_policy| sampler::ask(dev.as_deref(), with_policy), options, ready)
+    let (dev, agent) = (options.dev.clone(), options.agent.clone());
+    if let Err(error) = agent.check() {
+        log::warn!("{error}; it is asked again and again");
+    }
+    let ask = move |with_policy| sampler::ask(dev.as_deref(), &agent, with_policy);
+    serve_from(ask, options, ready)
 }
 
 /// Serves as [`serve`] does, with `ask` to query an instance.
@@ -369,6 +373,7 @@ mod tests {
             interval: Duration::from_secs(3600),
             classes_max: 10,
             names: narrows_control::NamesFile::open(None).unwrap(),
+            agent: narrows_control::fleet_agent::AgentSocket::default(),
             api: None,
             history: None,
             history_max: 10,

@@ -39,6 +39,7 @@ pub use credentials::Credentials;
 pub use history::{History, Key};
 pub use metrics::{Sample, exposition};
 
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_control::{ControlError, NamesFile};
 use narrows_snapshot::Snapshot;
 use std::net::SocketAddr;
@@ -63,6 +64,8 @@ pub struct Options {
     pub classes_max: usize,
     /// The names of classes.
     pub names: NamesFile,
+    /// Where the fleet's agent is asked.
+    pub agent: AgentSocket,
     /// The directory, to read and to write; none: its paths are not there.
     pub api: Option<ApiOptions>,
     /// The file of the history; without one, nothing is kept beyond an hour.

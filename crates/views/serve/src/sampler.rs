@@ -5,7 +5,8 @@ use crate::history::{self, History, Key};
 use crate::metrics::Sample;
 use crate::view::{Addresses, EventList, Gone, Heat, Model, column};
 use crate::watch::Watch;
-use narrows_control::{Answer, Client, NamesFile, Request, fleet_agent};
+use narrows_control::fleet_agent::AgentSocket;
+use narrows_control::{Answer, Client, NamesFile, Request};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -153,13 +154,18 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks the instance with the port `dev`, or the only one; `with_policy` also for its policy.
-pub(crate) fn ask(dev: Option<&str>, with_policy: bool) -> Result<Heard, Gone> {
+/// Asks the instance with the port `dev`, or the only one, and the fleet's agent at `agent`;
+/// `with_policy` also for its policy.
+pub(crate) fn ask(
+    dev: Option<&str>,
+    agent: &AgentSocket,
+    with_policy: bool,
+) -> Result<Heard, Gone> {
     let found = Client::find(dev)?;
     match &found[..] {
         [only] => {
             let mut snapshot = only.snapshot(true)?;
-            fleet_agent::add_to(&mut snapshot);
+            agent.add_to(&mut snapshot);
             let policy = if with_policy { self::policy(only) } else { None };
             Ok(Heard { snapshot, policy })
         }

@@ -48,6 +48,7 @@ impl Serve {
             interval: Duration::from_secs(1),
             classes_max: 500,
             names: NamesFile::open(None).unwrap(),
+            agent: narrows_control::fleet_agent::AgentSocket::default(),
             api: None,
             history: None,
             history_max: 10,

@@ -41,6 +41,9 @@ pub enum TopError {
     /// More than one instance runs here, and none was named.
     #[error("several instances run here ({0}); name a port of one: narrows top DEV")]
     Several(String),
+    /// No agent answers at the socket that was named.
+    #[error(transparent)]
+    NoAgent(#[from] narrows_control::fleet_agent::NoAgent),
     /// Standard output is not a terminal.
     #[error("standard output is no terminal; `narrows top --once` prints one frame anywhere")]
     NoTerminal,

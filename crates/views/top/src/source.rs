@@ -2,7 +2,8 @@
 
 use crate::TopError;
 use crate::app::Feed;
-use narrows_control::{Client, ControlError, NamesFile, fleet_agent};
+use narrows_control::fleet_agent::AgentSocket;
+use narrows_control::{Client, ControlError, NamesFile};
 use narrows_snapshot::Snapshot;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 pub struct Source {
     dev: String,
     names: NamesFile,
+    agent: AgentSocket,
 }
 
 impl Source {
@@ -30,7 +32,16 @@ impl Source {
         }
         let ports = found.into_iter().flat_map(|client| client.ports);
         let dev = dev.map(str::to_owned).or_else(|| ports.into_iter().next()).unwrap_or_default();
-        Ok(Self { dev, names })
+        Ok(Self { dev, names, agent: AgentSocket::default() })
+    }
+
+    /// Has it ask the agent of the fleet at `agent`.
+    ///
+    /// # Errors
+    /// If that names a socket, and no agent answers there.
+    pub fn with_agent(self, agent: AgentSocket) -> Result<Self, TopError> {
+        agent.check()?;
+        Ok(Self { agent, ..self })
     }
 
     /// Takes a snapshot.
@@ -42,7 +53,7 @@ impl Source {
         let client = found.first().ok_or_else(|| ControlError::NoInstance(String::new()))?;
         let mut snapshot = client.snapshot(true)?;
         self.names.name(&mut snapshot);
-        fleet_agent::add_to(&mut snapshot);
+        self.agent.add_to(&mut snapshot);
         Ok(snapshot)
     }
 

@@ -6,8 +6,8 @@ use narrows_balance::{
 };
 use narrows_snapshot::fleet_agent::Shown;
 use narrows_snapshot::{
-    Class, Conservation, Delays, FleetStanding, Heaviest, Heavy, Losses, Port, Qdisc, Queue,
-    RoundTrip, Snapshot, Worker,
+    Class, Conservation, Delays, Finding, FleetStanding, Heaviest, Heavy, Losses, Port, Qdisc,
+    Queue, RoundTrip, Snapshot, Worker,
 };
 use narrows_top::{App, Excerpt, Feed, Look, View, draw, once};
 use ratatui::Terminal;
@@ -573,6 +573,21 @@ fn the_details_of_a_shared_limit_say_from_whom_it_borrows() {
 fn without_an_agent_there_is_what_the_instance_enforces() {
     let said = line(&in_fleet(None), "line ");
     assert!(said.contains("30.0M") && said.ends_with("NO AGENT for 1 min 1 s"), "{said}");
+}
+
+#[test]
+fn that_no_agent_answers_where_one_was_expected_is_a_warning() {
+    let said = "no agent answers at";
+    let finding = |subject: &str| Finding {
+        subject: subject.into(),
+        severity: "warning".into(),
+        what: said.into(),
+        remedy: None,
+    };
+    let mut app = App::new(View::Fleet);
+    let findings = vec![finding("kernel"), finding("fleet")];
+    feed(&mut app, Snapshot { findings, ..instance(2, 30) });
+    line(&app, said);
 }
 
 #[test]

@@ -47,8 +47,12 @@ pub(super) fn parse(
              of them."
         )));
     }
-    let rejoins = words.next_if(|word| word == "rejoin").is_some();
-    *fleet = Some(Box::new(Fleet { name, safe, rejoins }));
+    let (mut rejoins, mut by_box) = (false, false);
+    while let Some(word) = words.next_if(|word| matches!(word, "rejoin" | "by-box")) {
+        let is_there = if word == "rejoin" { &mut rejoins } else { &mut by_box };
+        once(kind, word, std::mem::replace(is_there, true))?;
+    }
+    *fleet = Some(Box::new(Fleet { name, safe, rejoins, by_box }));
     Ok(())
 }
 
@@ -64,7 +68,7 @@ pub(super) fn refuse(kind: &str, words: Words) -> Result<(), Complaint> {
 
 /// Prints what makes `limit` that of a fleet.
 pub(super) fn show(fleet: Option<&Fleet>, limit: Rate, line: &mut Line) {
-    let Some(Fleet { name, safe, rejoins }) = fleet else { return };
+    let Some(Fleet { name, safe, rejoins, by_box }) = fleet else { return };
     let bytes = fleet.map_or(0, |fleet| fleet.safe_share(limit).bytes_per_sec());
     let mut json = vec![("name", Json::Text(name.to_string())), ("safe", Json::Number(bytes))];
     let mut text = match safe {
@@ -78,17 +82,21 @@ pub(super) fn show(fleet: Option<&Fleet>, limit: Rate, line: &mut Line) {
         json.push(("rejoin", Json::Bool(true)));
         text.push_str("rejoin ");
     }
+    if *by_box {
+        json.push(("by-box", Json::Bool(true)));
+        text.push_str("by-box ");
+    }
     line.add("fleet", Json::Object(json), &text);
 }
 
 /// The options of a shared limit as words, each after a space.
 pub(super) fn save(fleet: Option<&Fleet>) -> String {
-    let Some(Fleet { name, safe, rejoins }) = fleet else { return String::new() };
+    let Some(Fleet { name, safe, rejoins, by_box }) = fleet else { return String::new() };
+    let safe = match safe {
+        SafeShare::Rate(rate) => format!("safe {}bit", rate.bits_per_sec()),
+        SafeShare::Boxes(boxes) => format!("boxes {boxes}"),
+    };
     let rejoin = if *rejoins { " rejoin" } else { "" };
-    match safe {
-        SafeShare::Rate(rate) => {
-            format!(" fleet {name} safe {}bit{rejoin}", rate.bits_per_sec())
-        }
-        SafeShare::Boxes(boxes) => format!(" fleet {name} boxes {boxes}{rejoin}"),
-    }
+    let by_box = if *by_box { " by-box" } else { "" };
+    format!(" fleet {name} {safe}{rejoin}{by_box}")
 }

@@ -56,6 +56,30 @@ fn a_share_that_may_be_another_box_s_after_a_start_is_shown_so() {
 }
 
 #[test]
+fn a_limit_that_boxes_share_whatever_their_flows_is_shown_so() {
+    for (words, show) in SHARED {
+        for (given, shown) in [
+            ("boxes 4 by-box", "boxes 4 by-box "),
+            ("safe 250Mbit rejoin by-box", "safe 250Mbit rejoin by-box "),
+            ("boxes 4 by-box rejoin", "boxes 4 rejoin by-box "),
+        ] {
+            let mut host = with_htb();
+            host.ok(&format!("{words} fleet site {given}"));
+            let text = host.ok(show);
+            assert!(text.contains(&format!("fleet site {shown}")), "{text}");
+            let json = host.ok(&format!("-j {show}"));
+            assert!(json.contains(r#""by-box":true}"#), "{json}");
+            assert!(host.policy.shared_limit("site").unwrap().1.by_box);
+            let saved = save(&host.policy);
+            assert_eq!(load(&saved, "saved", &OfflineHost::default()).unwrap(), host.policy);
+        }
+        let mut host = with_htb();
+        host.ok(&format!("{words} fleet site boxes 4"));
+        assert!(!host.policy.shared_limit("site").unwrap().1.by_box, "flows count otherwise");
+    }
+}
+
+#[test]
 fn a_change_without_the_words_makes_a_rate_one_s_own_again() {
     for (words, show) in SHARED {
         let mut host = with_htb();
@@ -83,6 +107,7 @@ fn complaints_say_what_to_give_instead() {
         ("fleet site safe 0", &["safe"]),
         ("fleet a/b boxes 2", &["a/b", "letters"]),
         ("fleet", &["fleet"]),
+        ("fleet site boxes 2 by-box rejoin by-box", &["duplicate", "by-box"]),
         ("fleet site boxes 2 fleet other boxes 2", &["duplicate", "fleet"]),
         (&long, &["63"]),
     ] {

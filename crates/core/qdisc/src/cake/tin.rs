@@ -140,7 +140,13 @@ impl Tin {
     /// Whether any flow waits for its turn, with packets or without.
     #[inline]
     pub(super) fn has_flows(&self) -> bool {
-        self.sparse_flows + self.bulk_flows != 0
+        self.flows() != 0
+    }
+
+    /// How many do.
+    #[inline]
+    pub(super) fn flows(&self) -> u32 {
+        self.sparse_flows + self.bulk_flows
     }
 
     /// The current flow. If it has no packets, or may not send, its turn is over.

@@ -2,9 +2,11 @@
 
 use super::DEPTH_MAX;
 use crate::hfsc::Service;
+use crate::qdisc::both;
 use narrows_packet::Backlog;
 use narrows_units::Spread;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Statistics of `htb` only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -26,6 +28,8 @@ pub struct ClassCount {
     pub drops: u64,
     /// The backlog.
     pub backlog: Backlog,
+    /// The flows that take turns there, if its qdisc tells them apart.
+    pub flows: Option<u32>,
 }
 
 /// Statistics of a leaf class.
@@ -41,6 +45,8 @@ pub struct LeafFigures {
     pub overlimits: u64,
     /// The backlog.
     pub backlog: Backlog,
+    /// The flows that take turns there, if its qdisc tells them apart.
+    pub flows: Option<u32>,
     /// Packets by lender: its distance from the leaf in classes, 0 for the leaf itself.
     pub granted: [u64; DEPTH_MAX],
     /// The credit at the rate and at the ceiling, in nanoseconds: of the class first, and then of
@@ -58,7 +64,10 @@ impl Figures {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.direct_packets += other.direct_packets;
         for (class, theirs) in &other.leaves {
-            self.leaves.entry(*class).or_default().merge(theirs);
+            match self.leaves.entry(*class) {
+                Entry::Occupied(mut ours) => ours.get_mut().merge(theirs),
+                Entry::Vacant(none) => drop(none.insert(theirs.clone())),
+            }
         }
     }
 }
@@ -70,6 +79,7 @@ impl LeafFigures {
         self.drops += other.drops;
         self.overlimits += other.overlimits;
         self.backlog += other.backlog;
+        self.flows = both(self.flows, other.flows);
         for (ours, theirs) in self.granted.iter_mut().zip(other.granted) {
             *ours += theirs;
         }

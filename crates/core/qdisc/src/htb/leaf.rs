@@ -20,12 +20,15 @@ impl Traits {
     const RANKS: Self = Self(2);
     /// A frame costs something else than its length.
     const OVERHEAD: Self = Self(4);
+    /// The qdisc itself counts flows.
+    const FLOWS: Self = Self(8);
 
     fn of(qdisc: &Spec, overhead: Overhead) -> Self {
         let all = [
             (Self::WEIGHT, qdisc.config.has_weight()),
             (Self::RANKS, qdisc.config.has_ranks()),
             (Self::OVERHEAD, overhead != Overhead::NONE),
+            (Self::FLOWS, qdisc.config.counts_flows()),
         ];
         let those = all.into_iter().filter(|(_, holds)| *holds);
         Self(those.fold(0, |traits, (one, _)| traits | one.0))
@@ -386,7 +389,15 @@ impl Leaf {
             sent_bytes: self.sent.bytes,
             drops: self.drops,
             backlog: self.queue.backlog(),
+            flows: self.flows(),
         }
+    }
+
+    /// The flows of its qdisc. One that counts them and is empty is not asked: of many classes that
+    /// would touch as many cache lines.
+    pub(super) fn flows(&self) -> Option<u32> {
+        let has_none = self.traits.has(Traits::FLOWS) && self.queue.backlog().is_empty();
+        if has_none { Some(0) } else { self.queue.qdisc().flows() }
     }
 
     pub(super) fn figures(&self, tokens: Vec<[i64; 2]>, service: Vec<Service>) -> LeafFigures {
@@ -399,6 +410,7 @@ impl Leaf {
             drops: self.drops,
             overlimits: self.overlimits,
             backlog: self.queue.backlog(),
+            flows: self.flows(),
             granted,
             tokens,
             service,

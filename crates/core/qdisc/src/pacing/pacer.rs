@@ -312,6 +312,10 @@ impl<C: Calendar> Qdisc for Pacer<C> {
         Weight::of_flows(self.flows.standing())
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.flows.standing())
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         let beside = self.beside.as_ref().map_or(0, Beside::memory);
         let memory = size_of::<Self>() + self.flows.memory() + beside + self.calendar.memory();

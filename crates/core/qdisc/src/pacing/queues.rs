@@ -332,6 +332,10 @@ impl<C: Calendar> Qdisc for Queues<C> {
         Weight::of_flows(self.standing)
     }
 
+    fn flows(&self) -> Option<u32> {
+        Some(self.standing)
+    }
+
     fn stats(&self, into: &mut Vec<Stats>) {
         let memory = size_of::<Self>() + self.table.flows.memory() + self.calendar.memory();
         let figures = Figures {

@@ -246,6 +246,11 @@ impl Queue {
         Some(id)
     }
 
+    /// The flows of the inner qdisc.
+    pub(super) fn flows(&self) -> Option<u32> {
+        self.inner.qdisc().flows()
+    }
+
     /// The figures of the `tbf` and of what is below it.
     pub(super) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let mut own = Stats { backlog: self.backlog(), ..self.stats.clone() };

@@ -5,7 +5,6 @@ use clap::Args;
 use narrows_fleet::name::Name;
 use narrows_fleet::view::{DONE, Subject, ask};
 use narrows_program::output;
-use std::path::PathBuf;
 
 /// Say that boxes are off, so that the others use their shares.
 ///
@@ -30,9 +29,8 @@ pub struct Forget {
     #[arg(value_name = "BOX", required = true)]
     boxes: Vec<Name>,
 
-    /// The agent's configuration.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    asked: super::Asked,
 }
 
 impl Forget {
@@ -43,7 +41,7 @@ impl Forget {
             if boxes.len() == 1 { format!("{} is", boxes[0]) } else { boxes.join(", ") + " are" },
             if boxes.len() == 1 { "its share is" } else { "their shares are" },
         );
-        let answer = ask(&super::view_of(self.config.as_deref())?, Subject::Forget(boxes))?;
+        let answer = ask(&self.asked.view()?, Subject::Forget(boxes))?;
         if answer != DONE {
             bail!("{}", answer.trim_end());
         }

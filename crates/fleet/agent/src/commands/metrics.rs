@@ -3,7 +3,6 @@
 use clap::Args;
 use narrows_fleet::view::{Subject, ask};
 use narrows_program::output;
-use std::path::PathBuf;
 
 /// Print metrics of the running agent as Prometheus' text, for node_exporter's textfile collector.
 #[derive(Args)]
@@ -11,14 +10,13 @@ use std::path::PathBuf;
   narrows-fleet metrics >/var/lib/prometheus/node-exporter/fleet.prom.new &&
   mv /var/lib/prometheus/node-exporter/fleet.prom{.new,}")]
 pub struct Metrics {
-    /// The agent's configuration.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    asked: super::Asked,
 }
 
 impl Metrics {
     pub fn execute(self) -> anyhow::Result<()> {
-        let text = ask(&super::view_of(self.config.as_deref())?, Subject::Metrics)?;
+        let text = ask(&self.asked.view()?, Subject::Metrics)?;
         output::data(&text);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! `narrows-fleet run`.
 
 use clap::Args;
+use narrows_control::fleet_agent::AgentSocket;
 use narrows_fleet::agent::Agent;
 use narrows_fleet::claims;
 use narrows_fleet::config::{CONFIG, Config, ConfigError, check_files, seed};
@@ -25,6 +26,11 @@ pub struct Run {
     /// The configuration.
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
     config: PathBuf,
+
+    /// The socket at which it answers `narrows fleet show` and views. Default:
+    /// $NARROWS_FLEET_SOCKET, the configuration's `view`, or the usual one in /run/narrows.
+    #[arg(long, value_name = "PATH")]
+    fleet_socket: Option<PathBuf>,
 }
 
 impl Run {
@@ -36,6 +42,8 @@ impl Run {
                 .context(format!("{} is no configuration", self.config.display())),
         })?;
         let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let socket = AgentSocket::new(self.fleet_socket).path();
+        let config = Config { view: socket.or_else(|| config.view.clone()), ..config };
         runtime.enable_all().build()?.block_on(run(config))
     }
 }

@@ -6,7 +6,6 @@ use narrows_fleet::table::Text;
 use narrows_fleet::view::{Subject, ask};
 use narrows_program::output;
 use narrows_snapshot::fleet_agent::Shown;
-use std::path::PathBuf;
 
 /// Show what the running agent knows: the boxes, and each shared limit with what is lent, borrowed,
 /// in force and sent.
@@ -16,14 +15,13 @@ pub struct Show {
     #[arg(long)]
     json: bool,
 
-    /// The agent's configuration.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    asked: super::Asked,
 }
 
 impl Show {
     pub fn execute(self) -> anyhow::Result<()> {
-        let text = ask(&super::view_of(self.config.as_deref())?, Subject::Show)?;
+        let text = ask(&self.asked.view()?, Subject::Show)?;
         if self.json {
             output::json_text(&text);
             return Ok(());

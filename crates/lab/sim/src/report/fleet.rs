@@ -33,11 +33,22 @@ pub fn table(finished: &Finished<'_, FleetScenario>) -> String {
         "messages/s",
         "Mbit/s",
     ];
-    let mut table = empty(header.map(str::to_owned).to_vec(), 1);
+    let mut header = header.map(str::to_owned).to_vec();
+    let has_flows = finished.outcomes.iter().any(|row| row.jain.is_some());
+    if has_flows {
+        header.splice(7..9, ["Jain of flows".to_owned(), "least".to_owned()]);
+    }
+    let mut table = empty(header, 1);
     for (case, row) in setup.cases.iter().zip(&finished.outcomes) {
         let above = row.excess_bps as f64 / setup.limit.bits_per_sec() as f64 * 100.0;
         let wait = |number: Option<&u64>| number.map_or_else(String::new, u64::to_string);
         let percent = |part: f64| format!("{:.1}", part * 100.0);
+        let fair = |number: f64| format!("{number:.4}");
+        let [third, fourth] = match row.jain {
+            Some(jain) => jain.map(fair),
+            None if has_flows => Default::default(),
+            None => [wait(row.waits_ms.get(row.waits_ms.len() / 2)), wait(row.waits_ms.last())],
+        };
         table.add_row(vec![
             case.name.clone(),
             case.boxes.to_string(),
@@ -46,8 +57,8 @@ pub fn table(finished: &Finished<'_, FleetScenario>) -> String {
             percent(row.used),
             percent(row.used_worst),
             percent(row.divided),
-            wait(row.waits_ms.get(row.waits_ms.len() / 2)),
-            wait(row.waits_ms.last()),
+            third,
+            fourth,
             numbers::show_plain(row.messages_s),
             numbers::show_plain(row.mbit_s),
         ]);
@@ -68,6 +79,8 @@ pub fn json(finished: &Finished<'_, FleetScenario>) -> Value {
             "used_worst": row.used_worst,
             "divided": row.divided,
             "waits_ms": row.waits_ms,
+            "jain": row.jain.map(|[mean, _]| mean),
+            "jain_least": row.jain.map(|[_, least]| least),
             "messages_per_s": row.messages_s,
             "mbit_per_s": row.mbit_s,
         })

@@ -76,6 +76,7 @@ const OTHERS: &[(&str, &str)] = scenarios![
     "autorate-quarter",
     "autorate-trace",
     "fleet-faults",
+    "fleet-flows",
     "fleet-move",
     "fleet-wake",
     "flowbundler-fabric",

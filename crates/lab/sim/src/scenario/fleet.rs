@@ -59,6 +59,11 @@ struct CaseTable {
     late_by: Option<Quantity>,
     load: String,
     every: Quantity,
+    /// How many flows each box has, where the load is of flows.
+    #[serde(default)]
+    flows: Vec<Quantity>,
+    /// Whether qdiscs count them; they do if it says nothing.
+    counted: Option<bool>,
     faults: Option<Quantity>,
     histories: Quantity,
 }
@@ -147,12 +152,23 @@ fn case(table: &CaseTable, scale: Scale) -> Result<Case, String> {
         "moves" => Load::Moves { every },
         "wakes" => Load::Wakes { every },
         "redraws" => Load::Redraws { every },
-        other => return Err(format!("load {other:?}: write moves, wakes or redraws")),
+        "flows" => Load::Flows { every },
+        other => return Err(format!("load {other:?}: write moves, wakes, redraws or flows")),
     };
+    let boxes = table.boxes.number(2, 1_000)? as usize;
+    let flows = table.flows.iter().map(|flows| flows.number(1, 1_000).map(|flows| flows as u32));
+    let flows: Vec<u32> = flows.collect::<Result<_, _>>()?;
+    let wanted = if matches!(load, Load::Flows { .. }) { boxes } else { 0 };
+    if flows.len() != wanted {
+        return Err(match wanted {
+            0 => "flows: leave them out, or write load = \"flows\"".to_owned(),
+            _ => format!("flows: write {wanted} numbers, one for each box, as flows = [12, 4]"),
+        });
+    }
     let faults = table.faults.as_ref().map(|faults| faults.number(0, 10_000)).transpose()?;
     Ok(Case {
         name: table.name.clone(),
-        boxes: table.boxes.number(2, 1_000)? as usize,
+        boxes,
         network: Network {
             delay_ns: table.delay.time(scale)?.0,
             jitter_ns: time(&table.jitter)?.0,
@@ -162,6 +178,8 @@ fn case(table: &CaseTable, scale: Scale) -> Result<Case, String> {
             late_ns: time(&table.late_by)?.0,
         },
         load,
+        flows,
+        counts_flows: table.counted.unwrap_or(true),
         faults: faults.unwrap_or(0) as u32,
         histories: table.histories.number(1, 1_000_000)? as u32,
     })

@@ -15,7 +15,7 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_millis(100);
 /// The least goodput of a fleet, in percent of what the same flows get through one box.
 const OF_ONE_BOX: f64 = 98.0;
-/// The least Jain's index of equally many flows of both boxes.
+/// The least Jain's index of all flows through a fleet, however they are spread over its boxes.
 const JAIN: f64 = 0.98;
 
 /// What one round measured in a cell.
@@ -74,7 +74,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The least goodput of a fleet, median over rounds, in percent of one box's.
     pub of_one_box_percent: f64,
-    /// Jain's index of flows of a fleet, equally many through each box, median over rounds.
+    /// Jain's index of all flows through a fleet, median over rounds, the least of its rows.
     pub jain: f64,
     /// Packets that are not accounted for.
     pub unaccounted: u64,
@@ -110,8 +110,7 @@ impl Report {
         let of_fleet = || rows.iter().filter(|row| row.system == System::Fleet.name());
         let goodputs = of_fleet().map(|row| row.of_one_box_percent.median);
         let of_one_box_percent = goodputs.fold(f64::INFINITY, f64::min);
-        let equal = of_fleet().filter(|row| row.flows[0] == row.flows[1]);
-        let jain = equal.map(|row| row.jain.median).fold(1.0, f64::min);
+        let jain = of_fleet().map(|row| row.jain.median).fold(1.0, f64::min);
         Ok(Self {
             machine: Machine::here(),
             limit_bps: LIMIT.bits_per_sec(),
@@ -175,19 +174,21 @@ mod tests {
 
     #[test]
     fn a_fleet_is_held_against_one_box() {
-        let report = report([38.0, 37.9, 38.0, 37.62, 38.0, 19.0], 0.991);
+        let report = report([38.0, 37.9, 38.0, 37.62, 38.0, 38.0, 19.0], 0.991);
         assert!(report.is_met);
         let text = report.to_string();
         let last = "bench-fleet: goodput 99.0 % of one box's, Jain 0.991, 0 packets unaccounted";
         assert_eq!(text.lines().last().unwrap(), last);
-        for shown in ["12 + 4", "50.0 (50.0-50.0)", "+0.9 (+0.9 to +0.9)", "fleet line boxes 2"] {
+        for shown in
+            ["12 + 4", "50.0 (50.0-50.0)", "+0.9 (+0.9 to +0.9)", "fleet line boxes 2", "by box"]
+        {
             assert!(text.contains(shown), "{shown} in\n{text}");
         }
     }
 
     #[test]
     fn what_falls_short_is_said() {
-        let slow = report([38.0, 38.0, 37.0, 38.0, 38.0, 19.0], 0.999);
+        let slow = report([38.0, 38.0, 37.0, 38.0, 38.0, 38.0, 19.0], 0.999);
         let unfair = report([38.0; CELLS.len()], 0.97);
         for report in [slow, unfair] {
             assert!(!report.is_met && report.to_string().contains("NOT as it should be"));

@@ -15,6 +15,7 @@ use crate::error::InstanceError;
 use crate::plane::{InheritedPlane, Plane};
 use crate::upgrade::state::LineState;
 use narrows_forwarding::PortId;
+use narrows_packet::Backlog;
 use narrows_policy::{
     FleetLimit, FleetName, FleetPlace, Handle, Kind, NodeStats, Policy, PortPolicy,
 };
@@ -56,11 +57,27 @@ struct Known {
 }
 
 /// What passed a shared limit, waits there, and was dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Counted {
     sent_bytes: u64,
     backlog_bytes: u64,
     dropped_packets: u64,
+    /// The flows that take turns there, if all qdiscs there can tell.
+    flows: Option<u32>,
+}
+
+impl Counted {
+    /// Of a place that nothing has used.
+    const NOTHING: Self =
+        Self { sent_bytes: 0, backlog_bytes: 0, dropped_packets: 0, flows: Some(0) };
+
+    /// Adds what a class below it counts.
+    fn add(&mut self, sent_bytes: u64, backlog: Backlog, drops: u64, flows: Option<u32>) {
+        self.sent_bytes += sent_bytes;
+        self.backlog_bytes += backlog.bytes.0;
+        self.dropped_packets += drops;
+        self.flows = self.flows.zip(flows).map(|(sum, flows)| sum.saturating_add(flows));
+    }
 }
 
 impl Fleet {
@@ -100,7 +117,7 @@ impl Fleet {
             }
         }
         for (port, name, limit) in policy.changed_shared_limits(before) {
-            let (counted, limit_rejoins) = (Counted::default(), limit.rejoins);
+            let (counted, limit_rejoins) = (Counted::NOTHING, limit.rejoins);
             let known = self.limits.entry(name.clone());
             let known = known.or_insert_with(|| Known {
                 port: port.to_owned(),
@@ -182,6 +199,7 @@ impl Fleet {
             sent_bytes: counted.sent_bytes,
             backlog_bytes: counted.backlog_bytes,
             dropped_packets: counted.dropped_packets,
+            flows: counted.flows.filter(|_| !limit.by_box),
         })
     }
 
@@ -374,10 +392,8 @@ fn counted_classes(
         for minor in above {
             let Some(class) = htb.classes.get(minor) else { break };
             if class.params.fleet.is_some() {
-                let sum = sums.entry(minor).or_default();
-                sum.sent_bytes += count.sent_bytes;
-                sum.backlog_bytes += count.backlog.bytes.0;
-                sum.dropped_packets += count.drops;
+                let sum = sums.entry(minor).or_insert(Counted::NOTHING);
+                sum.add(count.sent_bytes, count.backlog, count.drops, count.flows);
             }
         }
     }
@@ -402,16 +418,15 @@ fn counted_anywhere(
                 sent_bytes: node.stats.sent_bytes,
                 backlog_bytes: node.stats.backlog.bytes.0,
                 dropped_packets: node.stats.drops,
+                flows: node.stats.flows,
             }),
             FleetPlace::Class(class) => Handle::new(class.major).and_then(|handle| {
                 let Kind::Htb(htb) = &port.find(handle)?.kind else { return None };
                 let figures = stats.get(&handle)?.stats.detail.as_ref()?.htb()?;
-                let mut sum = Counted::default();
+                let mut sum = Counted::NOTHING;
                 for minor in htb.classes.below(class.minor) {
                     let Some(leaf) = figures.leaves.get(&minor) else { continue };
-                    sum.sent_bytes += leaf.sent_bytes;
-                    sum.backlog_bytes += leaf.backlog.bytes.0;
-                    sum.dropped_packets += leaf.drops;
+                    sum.add(leaf.sent_bytes, leaf.backlog, leaf.drops, leaf.flows);
                 }
                 Some(sum)
             }),

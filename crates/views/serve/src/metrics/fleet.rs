@@ -30,6 +30,8 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot, limits_max: usize) {
     let limits: Vec<_> =
         limits.map(|it| Labelled { labels: vec![("name", it.name.to_string())], it }).collect();
     text.each(&LIMITS, &limits);
+    text.gauge("narrows_fleet_agent_up", "Whether the agent on this box answers.")
+        .add(&[], u64::from(now.fleet_agent.is_some()));
     let omitted = now.fleet.len() - limits.len();
     text.gauge("narrows_fleet_limits_left_out", "Shared limits without metrics.")
         .add(&[], omitted as u64);

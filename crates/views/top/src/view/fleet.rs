@@ -8,6 +8,7 @@ use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::number::duration;
 use crate::table::{Column, Row, Table};
+use narrows_control::fleet_agent::FINDING_SUBJECT;
 use narrows_snapshot::fleet_agent::{BoxView, LimitView, Part, SharerView, Shown};
 use narrows_snapshot::{FleetStanding, Snapshot};
 use narrows_units::counted;
@@ -28,7 +29,7 @@ pub(super) const SENT: usize = 4;
 pub(super) fn table(now: &Snapshot) -> Table {
     let rows = match &now.fleet_agent {
         Some(shown) => of_agent(shown),
-        None => now.fleet.iter().map(without_agent).collect(),
+        None => no_agent(now).chain(now.fleet.iter().map(without_agent)).collect(),
     };
     Table { columns: COLUMNS.to_vec(), rows }
 }
@@ -159,6 +160,15 @@ fn one_sharer(limit: &LimitView, sharer: &SharerView, parent: usize) -> Row {
     };
     let row = row(sharer_key(limit, sharer), Some(parent), &sharer.name, rates, state);
     Row { is_warning: !sharer.is_heard, ..row }
+}
+
+/// That no agent answers where one was expected.
+fn no_agent(now: &Snapshot) -> impl Iterator<Item = Row> + '_ {
+    let findings = now.findings.iter().filter(|finding| finding.subject == FINDING_SUBJECT);
+    findings.map(|finding| Row {
+        is_warning: true,
+        ..row("no agent", None, "fleet", Rates::default(), finding.what.as_str())
+    })
 }
 
 /// A limit as the instance alone knows it.
