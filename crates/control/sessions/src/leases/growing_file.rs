@@ -35,9 +35,17 @@ impl GrowingFile {
         self.inode == metadata.ino() && self.offset <= metadata.len()
     }
 
-    /// Whether it has more than what was read, by its `metadata`. This costs less than to read.
-    pub(super) fn has_more(&self, metadata: &Metadata) -> bool {
-        self.offset < metadata.len()
+    /// Brings what is new to `feed`, if there is more than what was read by this `metadata`: to
+    /// look there costs less than to read. Returns whether there was some.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn read_new(
+        &mut self,
+        metadata: &Metadata,
+        feed: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        Ok(self.offset < metadata.len() && self.read_on(feed)? > 0)
     }
 
     /// Brings what is new to `feed`. Returns how many bytes that was.

@@ -318,7 +318,7 @@ impl Follower {
                 (file, true)
             }
         };
-        let has_read = file.has_more(&metadata) && file.read_on(|bytes| self.log.feed(bytes))? > 0;
+        let has_read = file.read_new(&metadata, |bytes| self.log.feed(bytes))?;
         Ok(has_read || is_other)
     }
 }

@@ -185,7 +185,7 @@ impl Follower {
     pub fn poll(&mut self) -> io::Result<bool> {
         let metadata = std::fs::metadata(&self.path)?;
         if let Some(file) = self.file.as_mut().filter(|file| file.is_still(&metadata)) {
-            return Ok(file.has_more(&metadata) && file.read_on(|bytes| self.log.feed(bytes))? > 0);
+            return file.read_new(&metadata, |bytes| self.log.feed(bytes));
         }
         self.reload()?;
         Ok(true)
