@@ -15,6 +15,7 @@ use crate::{
     BoundAction, ClassId, Classes, FrontTerm, Handle, Kind, Node, Parent, PolicyError, PortPolicy,
 };
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use layout::{Layout, changed_classes};
 use narrows_classify::{Filters, PersistentMap, Rules};
 use narrows_coordination::{Label, Limit, Strategy, TreeKind};
@@ -144,6 +145,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The qdiscs that `before` does not have, or not so. It costs what has changed, if one plan
+    /// was made of the other.
+    pub fn changed_qdiscs<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Config> {
+        before.nodes.diff(&self.nodes).filter_map(|change| match change {
+            DiffItem::Add(_, node) | DiffItem::Update { new: (_, node), .. } => Some(&*node.config),
+            DiffItem::Remove(..) => None,
+        })
+    }
+
     /// Lays out the tree of `port` over `queues` queues. A port without a policy runs `noqueue`. A
     /// limit at the root is the port's: all queues share it. Below `mq`, each queue has a limit of
     /// its own.

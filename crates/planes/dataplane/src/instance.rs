@@ -713,7 +713,8 @@ impl Instance {
     ) -> Result<Plan, InstanceError> {
         let (name, kind) = (self.options.forwarding.name(id), self.options.plane);
         let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
-        planning::runnable(name, kind, plan.map_err(|source| planning::does_not_fit(name, source))?)
+        let plan = plan.map_err(|source| planning::does_not_fit(name, source))?;
+        planning::runnable(name, kind, plan, None)
     }
 
     /// Over how many queues the plan of a port with `queues` queues is laid out.

@@ -113,9 +113,10 @@ impl Planner {
                 None if self.kind.has_workers() => continue,
                 None => Plan::of(port, self.queues),
             };
+            let running = self.running.as_ref().map(|plans| &plans[id]);
             let plan = next.and_then(|plan| filtered(plan, self.kind, port));
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
-            plans[id] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan)?)));
+            plans[id] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan, running)?)));
         }
         Ok(plans)
     }
@@ -205,12 +206,17 @@ pub(super) fn filtered(
     }
 }
 
-/// `plan` of the port `name`, if its plane can run it.
-pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, InstanceError> {
+/// `plan` of the port `name`, if its plane can run it, as it can what is `running` there.
+pub(super) fn runnable(
+    name: &str,
+    kind: PlaneKind,
+    plan: Plan,
+    running: Option<&Plan>,
+) -> Result<Plan, InstanceError> {
     if let Some(enforcement) = kind.enforcement() {
         let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
         narrows_xdp::compile(&plan, &Numbers::default(), enforcement).map_err(refused)?;
-    } else if shares_among_hosts(&plan) {
+    } else if plan.changed_qdiscs(running.unwrap_or(&Plan::default())).any(shares_among_hosts) {
         let why = "hosts: only `--plane host` has it. Give the class a cake with dual-srchost or \
                    dual-dsthost, or leave it out.";
         let source = PolicyError::Leaf { kind: "fq_codel", why: why.to_owned() };
@@ -219,10 +225,9 @@ pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, 
     Ok(plan)
 }
 
-/// Whether an `fq_codel` of `plan` shares its rate among hosts first.
-fn shares_among_hosts(plan: &Plan) -> bool {
-    let shares = |config: &Config| matches!(config, Config::FqCodel(fq_codel) if fq_codel.hosts != Hosts::None);
-    plan.nodes.values().any(|node| shares(&node.config))
+/// Whether it is an `fq_codel` that shares its rate among hosts first.
+fn shares_among_hosts(config: &Config) -> bool {
+    matches!(config, Config::FqCodel(fq_codel) if fq_codel.hosts != Hosts::None)
 }
 
 /// The refusal of a policy that does not fit `port`.

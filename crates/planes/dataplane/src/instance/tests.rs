@@ -463,7 +463,7 @@ fn an_fq_codel_that_shares_among_hosts_is_for_the_host_plane() {
             dev = PORTS[0]
         );
         let plan = Plan::of(policy(&lines).port(PORTS[0]), 2).unwrap();
-        planning::runnable(PORTS[0], plane, plan).map(drop)
+        planning::runnable(PORTS[0], plane, plan, None).map(drop)
     };
     assert!(check(PlaneKind::Host, "hosts dst").is_ok());
     assert!(check(PlaneKind::Xsk, "hosts none").is_ok());
