@@ -27,6 +27,7 @@ struct busy {
 	__u64 slot;
 	__u64 end;			/* of the calendar, as a slot */
 	__u64 load;			/* of its host: one by its weight, as a multiple of 2^-20 */
+	__u64 bytes;			/* of the rate, in whose time its host uses up as much of its share */
 	__u32 class;
 	__u32 shift;
 	__u32 host;			/* or NO_HOST */
@@ -101,6 +102,29 @@ __noinline int count_busy(void)
 		return 0;
 	of->slot = of->from >> of->shift;
 	bpf_loop(SLOTS, add_busy, 0, 0);
+	return 0;
+}
+
+/* Uses up the share of the host whose flow this CPU is at, if hosts count. A host, too, gets more as
+ * long as bytes are lost. */
+__noinline int use_host_share(__u64 now, __u64 rate)
+{
+	struct busy *of = busy_here();
+	struct calendar *calendar;
+	struct host_load *host;
+	__u64 time;
+
+	if (!of || of->host == NO_HOST)
+		return 0;
+	calendar = calendar_of(of->class);
+	host = host_load_of(of->host);
+	if (!calendar || !host)
+		return 0;
+	time = time_for(of->bytes, rate);
+	time -= time / 1024 * calendar->more;
+	*(volatile __u64 *)&host->finish = max(host->finish, now) + time;
+	if (of->until > host->until)
+		*(volatile __u64 *)&host->until = of->until;
 	return 0;
 }
 

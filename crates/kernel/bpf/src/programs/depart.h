@@ -281,14 +281,13 @@ static __always_inline void use_share(struct flow_clock *flow, struct calendar *
 	__u64 now = packet->now, flows = busy_in(leaf, now >> shift, begins >> shift);
 	__u64 late_max = max(LATE_MAX, LATE_FRAMES * time_for(SPARSE_MAX, rate)), lasts;
 	struct busy *busy = busy_here();
-	__u64 of_host;
 
 	if (!busy)
 		return;
 	busy->host = packet->host;
 	busy->load = load_of_host(packet->host, now >> shift, begins >> shift);
+	busy->bytes = packet->cost * (flows >> 10) >> (SLOT_SHIFT - 10);
 	/* As many shares as there are hosts, and this host's in as many parts. */
-	of_host = time_for(packet->cost * (flows >> 10) >> (SLOT_SHIFT - 10), rate);
 	flows = (flows >> 10) * (busy->load >> 10);
 	late_max = min(late_max, class->limit / 2);
 	adapt_more(calendar, class, packet, rate, shift, late_max);
@@ -301,8 +300,7 @@ static __always_inline void use_share(struct flow_clock *flow, struct calendar *
 	/* Of a flow below its share, too, the time counts that its packet takes. */
 	busy->until = max(flow->finish, busy->from + lasts);
 	count_busy();
-	/* A host, too, gets more as long as bytes are lost. */
-	use_host_share(packet->host, now, of_host - of_host / 1024 * calendar->more, busy->until);
+	use_host_share(now, rate);
 }
 
 /* Notes whether the class wants more: it does if packets of it have waited for it all along. */

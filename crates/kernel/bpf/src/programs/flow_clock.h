@@ -36,11 +36,16 @@ struct {
 	__type(value, struct flow_set);
 } flow_clocks SEC(".maps");
 
+/* A hash of a class. Half of the golden ratio: hashes of a class and of another are spread alike. */
+static __always_inline __u32 spread(__u32 leaf, __u32 hash)
+{
+	return (hash ^ leaf * 0x9e3779b1) * 0x9e3779b1;
+}
+
 /* The clock of the flow `hash` of a class. */
 static __always_inline struct flow_clock *flow_clock_of(__u32 leaf, __u32 hash, __u64 now)
 {
-	/* Half of the golden ratio: hashes of a class and of another are spread alike. */
-	__u32 mixed = (hash ^ leaf * 0x9e3779b1) * 0x9e3779b1, number = mixed >> 21;
+	__u32 number = spread(leaf, hash) >> 21;
 	struct flow_set *set = bpf_map_lookup_elem(&flow_clocks, &number);
 	__u64 name = (__u64)leaf << 32 | hash;
 	struct flow_clock *oldest;

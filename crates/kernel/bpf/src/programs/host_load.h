@@ -14,6 +14,7 @@
 #define HOST_LOAD_H
 
 #include "calendar.h"
+#include "flow_clock.h"
 #include "tree.h"
 
 #define HOST_SETS 128
@@ -41,8 +42,8 @@ static __always_inline struct host_load *host_load_of(__u32 host)
 	return bpf_map_lookup_elem(&host_loads, &host);
 }
 
-/* Whether a host has used its share up to this time. These are global functions, so that the verifier
- * looks at them once, and not on each way that leads to them. */
+/* Whether a host has used its share up to this time. A global function, so that the verifier looks at
+ * it once, and not on each way that leads to it. */
 __noinline int has_used_share(__u32 host, __u64 time)
 {
 	struct host_load *load = host_load_of(host);
@@ -50,24 +51,10 @@ __noinline int has_used_share(__u32 host, __u64 time)
 	return load && (__s64)(load->finish - time) > 0;
 }
 
-/* Uses up so much of a host's share, whose flow is busy until then. */
-__noinline int use_host_share(__u32 host, __u64 now, __u64 time, __u64 until)
-{
-	struct host_load *load = host_load_of(host);
-
-	if (!load)
-		return 0;
-	*(volatile __u64 *)&load->finish = max(load->finish, now) + time;
-	if (until > load->until)
-		*(volatile __u64 *)&load->until = until;
-	return 0;
-}
-
 /* The entry of the host `hash` of a class. A global function: what calls it has little stack left. */
 __noinline __u32 find_host(__u32 leaf, __u32 hash, __u64 now)
 {
-	__u32 mixed = (hash ^ leaf * 0x9e3779b1) * 0x9e3779b1;
-	__u32 first = (mixed >> 25) * HOSTS_IN_SET, oldest = first;
+	__u32 first = (spread(leaf, hash) >> 25) * HOSTS_IN_SET, oldest = first;
 	__u64 name = (__u64)leaf << 32 | hash, least = ~0ULL;
 	struct host_load *load;
 

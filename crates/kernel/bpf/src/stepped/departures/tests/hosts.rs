@@ -1,25 +1,14 @@
 //! One limit, and hosts that share it before their flows do.
 
 use super::host::{FRAME, Host, Load, MS, SECOND, Sender, jain};
+use super::one_limit::{self, LEAF, MBIT};
 use crate::tree::layout::{Class, Hosts};
 use std::collections::BTreeMap;
 
-const MBIT: u64 = 125_000;
-const LEAF: u32 = 1;
 const SECONDS: u64 = 8;
 
 fn limit(rate: u64) -> Class {
-    Class {
-        rate,
-        ceil: rate,
-        burst: 2 * MS,
-        limit: 100 * MS,
-        target: 5 * MS,
-        interval: 100 * MS,
-        quantum: 1,
-        hosts: Hosts::Destinations,
-        ..Class::default()
-    }
+    Class { hosts: Hosts::Destinations, ..one_limit::limit(rate) }
 }
 
 /// Flows of the host `number`, with hashes of their own.
@@ -87,7 +76,7 @@ fn what_a_host_has_waiting_beyond_its_share_is_dropped() {
     let rate = 10 * MBIT;
     let parts = parts(&shares(limit(rate), &[1, 4, 16].map(|count| (count, TCP))), rate);
     assert!(parts[0] > 0.18 && parts[2] < 0.42, "{parts:?}");
-    let class = Class { hosts: Hosts::FlowsAlone, ..limit(rate) };
+    let class = one_limit::limit(rate);
     let by_flows = self::parts(&self::shares(class, &[1, 4, 16].map(|count| (count, TCP))), rate);
     assert!(by_flows[0] < 0.08 && by_flows[2] > 0.6, "{by_flows:?}");
 }

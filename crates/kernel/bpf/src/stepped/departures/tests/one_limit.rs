@@ -6,11 +6,11 @@ use crate::tree::layout::Class;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-const MBIT: u64 = 125_000;
-const LEAF: u32 = 1;
+pub(super) const MBIT: u64 = 125_000;
+pub(super) const LEAF: u32 = 1;
 const BURST: u64 = 2 * MS;
 
-fn limit(rate: u64) -> Class {
+pub(super) fn limit(rate: u64) -> Class {
     Class {
         rate,
         ceil: rate,
