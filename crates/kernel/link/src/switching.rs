@@ -3,7 +3,7 @@
 //!
 //! A switch in XDP does what the bridge would do, as long as that is plain. The bridge stays the
 //! one that learns, ages, floods, and speaks to other bridges. It announces every change
-//! ([`SwitchMonitor`]), and lists everything ([`SwitchFacts::read`], [`stations`]).
+//! ([`SwitchMonitor`]), and lists everything ([`SwitchFacts::read`], [`SwitchMonitor::table`]).
 //!
 //! Entries for stations that only programs forward for would age. [`refresh`] tells the bridge that
 //! they were heard.
@@ -20,7 +20,7 @@ mod monitor;
 mod table;
 
 pub use monitor::{SwitchEvent, SwitchMonitor};
-pub use table::{Entry, EntryKind, Table, refresh, stations};
+pub use table::{Entry, EntryKind, Table, refresh};
 
 /// `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;

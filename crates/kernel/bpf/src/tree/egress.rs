@@ -33,8 +33,10 @@ pub struct Departures {
 
 impl Departures {
     /// What is given away, and to whom (`programs/calendar.h`, `programs/flow_clock.h`,
-    /// `programs/lend.h`).
-    const KEPT: [&'static str; 4] = ["calendars", "flow_clocks", "orders", "control_clock"];
+    /// `programs/lend.h`, `programs/host_load.h`). A process of another version may hand over only
+    /// the first ones, so new ones come last.
+    const KEPT: [&'static str; 5] =
+        ["calendars", "flow_clocks", "orders", "control_clock", "host_loads"];
 
     /// What it keeps, to be passed on to another process.
     pub fn maps(&self) -> Vec<BorrowedFd<'_>> {
@@ -127,5 +129,28 @@ impl Tree {
     /// If it cannot be read.
     pub fn slow_path_totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
         self.totals_at(SLOW_PATH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::MapType;
+
+    /// What each CPU has for itself lasts for one packet.
+    #[test]
+    fn every_map_that_outlives_a_packet_is_handed_over() {
+        let mut storage = MaybeUninit::uninit();
+        let open = StampSkelBuilder::default().open(&mut storage).unwrap();
+        let of_tree = |name: &str| Maps::NAMES.contains(&name) || name == super::super::LINES;
+        let lasting = open.open_object().maps().filter(|map| {
+            map.map_type() != MapType::PercpuArray && !map.name().to_string_lossy().contains('.')
+        });
+        let lasting = lasting.map(|map| map.name().to_string_lossy().into_owned());
+        let mut own: Vec<String> = lasting.filter(|name| !of_tree(name)).collect();
+        let mut kept = Departures::KEPT.map(str::to_owned);
+        own.sort();
+        kept.sort();
+        assert_eq!(own, kept);
     }
 }

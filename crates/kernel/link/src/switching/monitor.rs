@@ -1,8 +1,9 @@
 //! Notices what changes in a bridge.
 
-use super::table::Entry;
+use super::table::{Entry, Table, listed};
 use crate::{LinkError, netlink};
 use netlink_sys::Socket;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -15,6 +16,8 @@ const RTNLGRP_BRVLAN: u32 = 33;
 const BUFFER: usize = 4 << 20;
 /// As many changes are told at once.
 const TOGETHER: usize = 4096;
+/// A table from which entries go is listed so often at most.
+const LISTINGS_MAX: usize = 4;
 
 /// A change of a bridge.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +34,11 @@ pub enum SwitchEvent {
 }
 
 /// A subscription to the changes of bridges of one network namespace.
-pub struct SwitchMonitor(Socket);
+pub struct SwitchMonitor {
+    socket: Socket,
+    /// What was announced while a table was listed, and is not part of it.
+    kept: Vec<SwitchEvent>,
+}
 
 impl SwitchMonitor {
     /// Subscribes in the namespace of the calling thread. Read everything once after this.
@@ -49,15 +56,62 @@ impl SwitchMonitor {
         // A smaller one is worth less, and overruns are noticed.
         let _ = socket.set_rx_buf_sz(BUFFER as u32);
         socket.set_non_blocking(true).map_err(failed)?;
-        Ok(Self(socket))
+        Ok(Self { socket, kept: Vec::new() })
     }
 
     /// Changes so far, of entries only those of `bridge`. Never blocks; none if there are none. If
     /// there are more, they are left for the next time.
     pub fn events(&mut self, bridge: Option<u32>) -> Vec<SwitchEvent> {
+        let mut events = std::mem::take(&mut self.kept);
+        events.extend(self.announced(bridge));
+        events
+    }
+
+    /// Whether there are events although the subscription is not readable.
+    pub fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Lists the entries of `bridge`, each once.
+    ///
+    /// The kernel lists a table in parts, and counts where the next part begins. Where entries go
+    /// meanwhile it leaves out as many others, and where some are added it lists as many twice. So
+    /// what it announces meanwhile counts, and the table is listed again if something has gone. One
+    /// that never comes to rest is listed four times: what was in one listing is in the table.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not list them.
+    pub fn table(&mut self, bridge: u32) -> Result<Table, LinkError> {
+        let mut table = HashMap::new();
+        for _ in 0..LISTINGS_MAX {
+            table.extend(listed(bridge)?.into_iter().map(|entry| (entry.station(), entry)));
+            let mut is_whole = true;
+            for event in self.announced(Some(bridge)) {
+                match event {
+                    SwitchEvent::Put(entry) => {
+                        table.insert(entry.station(), entry);
+                    }
+                    SwitchEvent::Gone(entry) => {
+                        table.remove(&entry.station());
+                        is_whole = false;
+                    }
+                    SwitchEvent::Overrun | SwitchEvent::Ports if self.kept.contains(&event) => {}
+                    SwitchEvent::Overrun | SwitchEvent::Ports => self.kept.push(event),
+                }
+            }
+            if is_whole {
+                break;
+            }
+        }
+        Ok(table.into_values().collect())
+    }
+
+    /// What the kernel has announced.
+    fn announced(&mut self, bridge: Option<u32>) -> Vec<SwitchEvent> {
         let mut events = Vec::new();
         while events.len() < TOGETHER {
-            match netlink::receive(&self.0) {
+            match netlink::receive(&self.socket) {
                 Ok(datagram) => {
                     for message in netlink::messages(&datagram) {
                         let (kind, body) = (message.message_type(), message.payload());
@@ -85,9 +139,9 @@ impl SwitchEvent {
     }
 }
 
-/// Readable if [`SwitchMonitor::events`] has any.
+/// Readable if [`SwitchMonitor::events`] has any that were not [kept](SwitchMonitor::has_kept).
 impl AsFd for SwitchMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

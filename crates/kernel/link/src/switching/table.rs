@@ -73,6 +73,11 @@ impl Entry {
         Some(Self { mac: mac?, vid, ifindex: u32_at(header, 4)?, kind })
     }
 
+    /// Whose entry it is: the address, and the VLAN.
+    pub(super) fn station(&self) -> ([u8; 6], u16) {
+        (self.mac, self.vid)
+    }
+
     /// The request that tells the bridge that it was heard.
     fn heard(&self) -> Request {
         let mut body = vec![libc::AF_BRIDGE as u8, 0, 0, 0];
@@ -90,12 +95,9 @@ impl Entry {
 /// All of a bridge's entries.
 pub type Table = Vec<Entry>;
 
-/// Lists the entries of `bridge`.
-///
-/// # Errors
-///
-/// If the kernel does not list them.
-pub fn stations(bridge: u32) -> Result<Table, LinkError> {
+/// Lists the entries of `bridge` once. Of a table that changes meanwhile some may be there twice, or
+/// not at all.
+pub(super) fn listed(bridge: u32) -> Result<Table, LinkError> {
     let mut body = vec![0; HEADER];
     body[0] = libc::AF_BRIDGE as u8;
     attach(&mut body, NDA_MASTER, &bridge.to_ne_bytes());

@@ -5,7 +5,7 @@ use crate::bed::Bed;
 use narrows_link::bridge::Origin;
 use narrows_link::switch::{check, prepare, remove, repair};
 use narrows_link::switching::{
-    Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, refresh, stations,
+    Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, Table, refresh,
 };
 use narrows_link::{Link, netfilter};
 use std::time::{Duration, Instant};
@@ -41,10 +41,32 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// The table of the bridge.
+fn table(bed: &Bed) -> Table {
+    let bridge = index(bed, "br0");
+    bed.shaper.inside(|| SwitchMonitor::open()?.table(bridge)).unwrap()
+}
+
+/// Adds so many stations to the table, behind the port sa.
+fn add_stations(bed: &Bed, count: u32) {
+    let path = format!("/tmp/nrw-fdb-{}-{count}", std::process::id());
+    let line = |number: u32| {
+        let [_, _, a, b] = number.to_be_bytes();
+        format!("fdb add 02:01:00:00:{a:02x}:{b:02x} dev sa master static\n")
+    };
+    std::fs::write(&path, (0..count).map(line).collect::<String>()).unwrap();
+    bed.shaper.must(&format!("bridge -batch {path}"));
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// How many of these stations are in the table. The ports' own addresses are in it, too, and random.
+fn added(table: &Table) -> usize {
+    table.iter().filter(|entry| entry.mac.starts_with(&[2, 1, 0, 0])).count()
+}
+
 /// The entry of the station in the table of the bridge.
 fn entry(bed: &Bed, vid: u16) -> Option<Entry> {
-    let bridge = index(bed, "br0");
-    let table = bed.shaper.inside(|| stations(bridge)).unwrap();
+    let table = table(bed);
     table.into_iter().find(|entry| entry.mac == MAC && entry.vid == vid)
 }
 
@@ -178,19 +200,9 @@ fn who_is_too_slow_for_all_changes_is_told_so() {
     let Some(bed) = bed("") else { return };
     let bridge = index(&bed, "br0");
     let mut monitor = bed.shaper.inside(SwitchMonitor::open).unwrap();
-    let path = format!("/tmp/nrw-fdb-{}", std::process::id());
-    let line = |number: u32| {
-        let [_, _, a, b] = number.to_be_bytes();
-        format!("fdb add 02:01:00:00:{a:02x}:{b:02x} dev sa master static\n")
-    };
-    std::fs::write(&path, (0..20_000).map(line).collect::<String>()).unwrap();
-    bed.shaper.must(&format!("bridge -batch {path}"));
-    std::fs::remove_file(&path).unwrap();
+    add_stations(&bed, 20_000);
     assert_eq!(monitor.events(Some(bridge)), [SwitchEvent::Overrun]);
-    let table = bed.shaper.inside(|| stations(bridge)).unwrap();
-    // The ports' own addresses are in it, too, and random.
-    let is_added = |entry: &&Entry| entry.mac.starts_with(&[2, 1, 0, 0]);
-    assert_eq!(table.iter().filter(is_added).count(), 20_000);
+    assert_eq!(added(&table(&bed)), 20_000);
     let mut left = 0;
     loop {
         match monitor.events(Some(bridge)).len() {
@@ -199,6 +211,38 @@ fn who_is_too_slow_for_all_changes_is_told_so() {
         }
     }
     assert!(left > 0, "those that the kernel did not discard");
+}
+
+/// The kernel lists a table in parts, by number, so the place of the next part moves with the table.
+#[test]
+fn a_table_that_others_leave_while_it_is_listed_is_listed_as_it_is() {
+    const COUNT: usize = 5_000;
+    let Some(bed) = bed("") else { return };
+    let bridge = index(&bed, "br0");
+    add_stations(&bed, COUNT as u32);
+    let path = format!("/tmp/nrw-fdb-{}-leave", std::process::id());
+    let lines = |what: &str| {
+        let line = |number: u32| format!("fdb {what} 02:02:00:00:00:{number:02x} dev sa master\n");
+        (0..200).map(line).collect::<String>()
+    };
+    // New ones stand in front of the others.
+    std::fs::write(&path, [lines("add"), lines("del")].concat()).unwrap();
+    let mut monitor = bed.shaper.inside(SwitchMonitor::open).unwrap();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                bed.shaper.must(&format!("bridge -batch {path}"));
+            }
+        });
+        let counts: Vec<usize> = (0..100)
+            .map(|_| added(&bed.shaper.inside(|| monitor.table(bridge)).unwrap()))
+            .collect();
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(counts, [COUNT; 100]);
+    });
+    std::fs::remove_file(&path).unwrap();
+    assert!(monitor.events(Some(bridge)).len() < 10_000);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Standing, SwitchingError};
 use narrows_bpf::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
 use narrows_forwarding::PortId;
 use narrows_link::switching::{
-    Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, refresh, stations,
+    Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, refresh,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
@@ -65,7 +65,11 @@ impl Mirror {
                 Some(_) => Some(RETRY),
                 None => self.period(),
             };
-            let left = period.map(|period| period.saturating_sub(looked.elapsed()));
+            let left = match period {
+                _ if self.monitor.has_kept() => Some(Duration::ZERO),
+                Some(period) => Some(period.saturating_sub(looked.elapsed())),
+                None => None,
+            };
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let mut sources =
                 [PollFd::new(end, PollFlags::IN), PollFd::new(&self.monitor, PollFlags::IN)];
@@ -158,7 +162,7 @@ impl Mirror {
 
     fn read_table(&mut self) -> Result<(), SwitchingError> {
         let listed = match self.facts.bridge {
-            Some(bridge) => stations(bridge.ifindex)?,
+            Some(bridge) => self.monitor.table(bridge.ifindex)?,
             None => Vec::new(),
         };
         let listed: HashMap<Station, Entry> =
