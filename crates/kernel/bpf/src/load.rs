@@ -41,6 +41,11 @@ impl LoadError {
         if let Some(function) = missing_function(said) {
             return Self::Missing { function: function.to_owned() };
         }
+        // The verifier did not come to the end, whatever it said before.
+        let no_verdict = [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::OutOfMemory];
+        if no_verdict.contains(&error.kind()) {
+            return Self::Other(error);
+        }
         // Before the kind of error is checked: the verifier also returns EACCES.
         if let Some(reason) = verifier_s_reason(said) {
             // Only without CAP_PERFMON (allow_ptr_leaks in kernel/bpf/verifier.c).
@@ -134,6 +139,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     const EPERM: i32 = 1;
+    const EAGAIN: i32 = 11;
+    const ENOMEM: i32 = 12;
     const EACCES: i32 = 13;
     const EINVAL: i32 = 22;
 
@@ -152,6 +159,9 @@ mod tests {
                       -- END PROG LOAD LOG --\n";
         let refused = judged(failed, EACCES);
         assert_eq!(refused.to_string(), "the kernel's verifier refuses it: R0 !read_ok");
+        for not_to_the_end in [EAGAIN, ENOMEM] {
+            assert!(matches!(judged(failed, not_to_the_end), LoadError::Other(_)));
+        }
         assert!(matches!(judged("libbpf: whatever", EINVAL), LoadError::Other(_)));
         let without_perfmon = failed.replace("R0 !read_ok", "R0 pointer -= pointer prohibited");
         assert!(matches!(judged(&without_perfmon, EACCES), LoadError::NotPermitted));

@@ -42,6 +42,8 @@ struct calendar {
 	__u64 more;			/* by how much flows get more than their shares, in 2^-10 */
 	__u64 adapted;			/* the last slot of which that is learnt */
 	__u64 waits;			/* the least wait for it in this epoch, in ns */
+	__u64 flooded;			/* when a flood was refused last (flood.h), */
+	__u64 longest;			/* and the longest packet that was */
 };
 
 struct {

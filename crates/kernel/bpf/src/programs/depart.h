@@ -19,6 +19,10 @@
  * though its bytes are booked where there is room: those behind it wait for it. What departs so
  * early is bounded by a part of the class's rate, so a flood of new flows waits as others do.
  *
+ * *Floods.* What has a time already keeps it. So the longer flows wait that fill their queues whatever
+ * the AQM says, the later others get their first bytes. Such flows have less room (flood.h), and
+ * beside them longer packets, too, depart early of flows that have used less than their shares.
+ *
  * *Hosts.* A class may share its rate among hosts first (dual-srchost and dual-dsthost of CAKE). Then
  * a flow's share is that of its host by the number of the host's flows.
  *
@@ -35,8 +39,10 @@
 #include "aqm.h"
 #include "busy.h"
 #include "calendar.h"
+#include "flood.h"
 #include "flow_clock.h"
 #include "host_load.h"
+#include "span.h"
 #include "way.h"
 
 /* A packet up to this charge may depart early. */
@@ -44,6 +50,11 @@
 /* The part of a rate that packets may depart early with, and how far ahead it is sold, in ns. */
 #define EARLY_PART 2
 #define EARLY_AHEAD (5 * 1000000ULL)
+/* Beside a flood a longer packet, of so much time of the rate at most, departs early, too, if its bytes
+ * are free so soon, in ns. A part of what may depart early is left to small packets. */
+#define LONGER_MAX (1 * 1000000ULL)
+#define SOON (16 * 1000000ULL)
+#define LEFT_TO_SPARSE (EARLY_AHEAD / 2)
 /* A packet that waits no longer than that does not wait, in ns. */
 #define WAITS 200000ULL
 /* A class wants more whose packets have waited for so long, in ns, and for eight of them. */
@@ -62,14 +73,6 @@
  * packets wait for room. */
 #define MORE_GROWS 64
 #define MORE_FALLS 8
-
-/* How far ahead packets depart whose classes share a rate with others, in ns, whatever the limit. A
- * change of shares takes so long, and so much those that have a rate assured may be ahead of it. */
-#define SHARED_MAX (25 * 1000000ULL)
-
-/* What was free longer ago than this is no credit, in ns, whatever the burst: a calendar does not go
- * back for more, and a slot of it has a sum of 32 bits. */
-#define CREDIT_MAX (1ULL << 32)
 
 /* A packet that departs. */
 struct departure {
@@ -102,12 +105,6 @@ static __always_inline struct departure *departing_here(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&departing, &zero);
-}
-
-/* For how long what was free is credit. */
-static __always_inline __u64 credit_of(const struct class *class)
-{
-	return min(class->burst, CREDIT_MAX);
 }
 
 /* Sets up a booking at a class with a rate. It may use what was free for as long as its burst. */
@@ -174,20 +171,18 @@ __noinline int book_above(struct departure *packet)
 	return 0;
 }
 
-/* How far ahead packets of a class depart. */
-static __always_inline __u64 limit_of(const struct class *class)
-{
-	return class->parent ? min(class->limit, SHARED_MAX) : class->limit;
-}
-
 /* Whether a packet of the class `leaf` and the flow `flow` may depart, by how long that flow's
  * packets wait. Nothing is booked yet. */
 static __always_inline int judge_delay(struct departure *packet, const struct class *class,
 				       struct node *node, struct flow_clock *flow)
 {
-	__u64 now = packet->now, most = limit_of(class) / 4 * 3, delay;
+	__u64 now = packet->now, delay, most;
+	int is_flood = is_flood_of(class, &flow->aqm, now);
 	int waits = flow->last > now;
 
+	most = limit_of(class) / 4 * 3;
+	if (is_flood)
+		most = reach_of_flood(packet->plan, packet->leaf, flow->aqm.count, now);
 	packet->from = max(now - credit_of(class), flow->finish);
 	/* A flow of which nothing waits has room for a packet: if it is dropped, its sender may have
 	 * no reason to try again for long. And one packet is no queue (CoDel). */
@@ -197,6 +192,7 @@ static __always_inline int judge_delay(struct departure *packet, const struct cl
 	/* The rest of the limit is for what departs later than its share begins. */
 	if (packet->cost > SALE_MAX || delay > most) {
 		*(volatile __u64 *)&node->unsatisfied_at = now;
+		note_refused(packet->leaf, packet->cost, is_flood ? flow : 0, now);
 		return FULL;
 	}
 	/* Packets of other hosts, which are spread further ahead, may leave it no room before. It is not
@@ -209,16 +205,23 @@ static __always_inline int judge_delay(struct departure *packet, const struct cl
 /* Whether a packet departs before the time of its bytes. */
 static __always_inline int is_early(struct calendar *calendar, const struct class *class,
 				    const struct flow_clock *flow,
-				    const struct departure *packet, __u64 rate)
+				    const struct departure *packet, __u64 start, __u64 rate)
 {
-	__u64 lasts;
+	__u64 now = packet->now, lasts;
+	__s64 left = 0;
 
-	if (packet->cost > SPARSE_MAX || (__s64)(flow->finish - packet->now) > 0 ||
-	    (__s64)(flow->last - packet->now) > 0)
+	if ((__s64)(flow->finish - now) > 0)
 		return 0;
+	if (packet->cost > SPARSE_MAX || (__s64)(flow->last - now) > 0) {
+		if (!is_flooded(calendar, now) || start > now + SOON ||
+		    packet->cost > rate / (SECOND / LONGER_MAX) ||
+		    has_used_share(packet->host, now))
+			return 0;
+		left = LEFT_TO_SPARSE;
+	}
 	lasts = time_for(packet->cost, rate / EARLY_PART);
 	/* A rate that is next to none may be another one soon. */
-	if (lasts > class->limit || ahead(&calendar->early, packet->now, EARLY_AHEAD) > 0)
+	if (lasts > class->limit || ahead(&calendar->early, now, EARLY_AHEAD) > -left)
 		return 0;
 	__sync_fetch_and_add(&calendar->early, lasts);
 	return 1;
@@ -358,7 +361,7 @@ static __always_inline int depart(const struct class *class, struct node *node,
 	shift = booking->shift;
 	note_wait(calendar, node, packet, start, rate);
 	if (!packet->at_once)
-		packet->at_once = is_early(calendar, class, flow, packet, rate);
+		packet->at_once = is_early(calendar, class, flow, packet, start, rate);
 	packet->late = packet->at_once ? 0 : start - min(start, booking->from);
 	if (start == NONE && !packet->at_once)
 		return 0;

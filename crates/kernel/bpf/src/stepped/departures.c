@@ -81,6 +81,7 @@ int departures_ask(struct departures *of, __u64 now, __u32 leaf, __u64 cost, __u
 
 	tree = of;
 	*at = 0;
+	packet->plan = 0;
 	packet->leaf = leaf;
 	packet->cost = cost;
 	packet->now = now;

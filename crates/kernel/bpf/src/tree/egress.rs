@@ -65,16 +65,27 @@ impl Tree {
     }
 
     /// Loads the program that gives what this host sends through the port its departure times, by
-    /// this tree; `kept` is what another process's program kept, if this one continues there. It is
-    /// not attached yet. Something behind it holds packets until their times (`fq`); where nothing
-    /// does, [`slow_path`](Self::slow_path) polices.
+    /// this tree; `kept` is what another process's program kept, if this one continues there. If
+    /// that one had another layout, departure times begin anew: for as long as packets wait, the
+    /// rate may be exceeded. It is not attached yet. Something behind it holds packets until their
+    /// times (`fq`); where nothing does, [`slow_path`](Self::slow_path) polices.
     ///
     /// # Errors
     /// If the kernel refuses it.
     pub fn departures(&self, kept: &[OwnedFd]) -> Result<Departures, TreeError> {
-        let mut storage = MaybeUninit::uninit();
         let kept: Vec<BorrowedFd<'_>> = kept.iter().map(AsFd::as_fd).collect();
-        let (program, maps) = self.at_egress(&kept, |reuse| {
+        match self.departures_on(&kept) {
+            Err(TreeError::Inherited(map)) if Departures::KEPT.contains(&map) => {
+                log::warn!("{map} of the other process has another layout: departures begin anew");
+                self.departures_on(&[])
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn departures_on(&self, kept: &[BorrowedFd<'_>]) -> Result<Departures, TreeError> {
+        let mut storage = MaybeUninit::uninit();
+        let (program, maps) = self.at_egress(kept, |reuse| {
             let mut open = StampSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.headerless = self.port.headerless.into();

@@ -3,9 +3,7 @@
 use super::{Standing, SwitchingError};
 use narrows_bpf::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
 use narrows_forwarding::PortId;
-use narrows_link::switching::{
-    Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, refresh,
-};
+use narrows_link::switching::{Entry, EntryKind, SwitchEvent, SwitchFacts, SwitchMonitor, refresh};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;

@@ -6,7 +6,16 @@ use proptest::prelude::*;
 
 /// A plan with these rates, labels, further scopes (the class of what they do not know), and rules
 /// for so many ports.
-fn image(rates: BTreeMap<u32, u64>, labels: BTreeMap<u32, u64>, inner: &[u32], ports: u8) -> Image {
+fn image(
+    mut rates: BTreeMap<u32, u64>,
+    labels: BTreeMap<u32, u64>,
+    inner: &[u32],
+    ports: u8,
+) -> Image {
+    // A plan has the classes that it names.
+    for class in 1..=3 {
+        rates.entry(class).or_insert(1);
+    }
     let port = Key { destination_port: u16::MAX, has: 1, ..Key::default() };
     let rule = |port: u8| Rule {
         scope: 0,

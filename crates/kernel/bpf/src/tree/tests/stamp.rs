@@ -4,6 +4,7 @@ use super::*;
 use crate::slow_path::SlowPath;
 use crate::test_run::{Left, Packet, run_at_tcx_leaving};
 use rustix::time::{ClockId, clock_gettime};
+use std::os::fd::AsRawFd;
 
 /// Without a permission to load programs, none.
 fn tree_and_stamp(class: Class) -> Option<(Tree, SlowPath)> {
@@ -106,4 +107,25 @@ fn what_would_wait_beyond_the_limit_is_dropped_and_control_is_not() {
     assert_eq!(tree.slow_path_totals().unwrap().limit_drops, 40 - passed as u64);
     let control = frame(179, 0xc0, 100);
     assert_eq!(send(&stamp, &control, Packet::default()), (PASS, 0));
+}
+
+/// Of what is under way there is nothing else to be kept.
+#[test]
+fn departures_of_another_layout_begin_anew() {
+    let Some(tree) = tree() else { return };
+    let old = tree.departures(&[]).unwrap();
+    let owned = |map: &BorrowedFd<'_>| map.try_clone_to_owned().unwrap();
+    let mut kept: Vec<OwnedFd> = old.maps().iter().map(owned).collect();
+    let id = |map: BorrowedFd<'_>| {
+        let path = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
+        let said = std::fs::read_to_string(path).unwrap();
+        said.lines().find_map(|line| line.strip_prefix("map_id:")).unwrap().trim().to_owned()
+    };
+    let ids = |of: &Departures| of.maps().into_iter().map(id).collect::<Vec<String>>();
+    assert_eq!(ids(&tree.departures(&kept).unwrap()), ids(&old));
+    // One that knew less.
+    assert_eq!(ids(&tree.departures(&kept[..2]).unwrap())[..2], ids(&old)[..2]);
+    kept.swap(0, 1);
+    let anew = ids(&tree.departures(&kept).unwrap());
+    assert!(anew.iter().all(|id| !ids(&old).contains(id)), "{anew:?}");
 }

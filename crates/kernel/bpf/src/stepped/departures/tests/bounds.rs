@@ -15,7 +15,7 @@ const EARLY_PART: u64 = 2;
 const EARLY_AHEAD: u64 = 5 * MS;
 const SPARSE_MAX: u64 = 1600;
 
-/// `CREDIT_MAX` and `SHARED_MAX` of `programs/depart.h`.
+/// `CREDIT_MAX` and `SHARED_MAX` of `programs/span.h`.
 const CREDIT_MAX: u64 = 1 << 32;
 const SHARED_MAX: u64 = 25 * MS;
 

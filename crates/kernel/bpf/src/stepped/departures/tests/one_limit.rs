@@ -203,3 +203,26 @@ fn connections_nearby_have_the_rate_although_their_windows_are_small() {
         }
     }
 }
+
+/// Once the AQM has found out that floods do not heed it.
+#[test]
+fn connections_have_their_shares_beside_floods() {
+    for mbit in [10, 100, 1_000] {
+        for (floods, connections, round_trip) in [(1, 1, 10), (3, 1, 10), (8, 2, 10), (3, 3, 1)] {
+            let (rate, from, to) = (mbit * MBIT, 6 * SECOND, 12 * SECOND);
+            let flood = Load::Udp { rate: rate / 2, bytes: FRAME };
+            let tcp = Load::Tcp { round_trip: round_trip * MS, is_ecn: false };
+            let connections = (0..connections).map(|number| flow(number, tcp));
+            let floods = (100..100 + floods).map(|number| flow(number, flood));
+            let host = run(rate, floods.clone().chain(connections.clone()), to / SECOND);
+            let what = format!("{floods:?} beside {connections:?} at {mbit} Mbit/s");
+            let due = (to - from) / SECOND * rate / (floods.len() + connections.len()) as u64;
+            for connection in connections {
+                let had = host.bytes(from, to, |it| *it == connection) as f64 / due as f64;
+                assert!((0.7..1.4).contains(&had), "{what}: {had}");
+            }
+            let all = host.bytes(from, to, |_| true) as f64 / ((to - from) / SECOND * rate) as f64;
+            assert!((0.995..1.003).contains(&all), "{what}: {all}");
+        }
+    }
+}
