@@ -1,9 +1,10 @@
 //! How a queue buys for a leaf class: of what the class has of its own, or from one lender.
 //!
-//! Has each class on the way to the root credit, after what goes first? Then credit is taken at each
-//! of them, which is whole or has no effect ([`Node::take`]). A queue that alone sends for a class
-//! looks and takes at the same time ([`Node::take_by_right`]); others look at all classes before, with
-//! loads alone. If one has no credit, the class that has it last is what the leaf waits for.
+//! Has each class on the way to the root credit, after what goes first? Then credit is taken at
+//! each of them, which is whole or has no effect ([`Node::take`]). A queue that alone sends for a
+//! class looks and takes at once when it borrows ([`Node::take_by_right`]); others look at all
+//! classes before, with loads alone. If one has no credit, the class that has it last is what the
+//! leaf waits for.
 
 use super::claim::{Claim, Right, due_by_any_right, passes_by_any_right};
 use super::node::{Limit, Node};
@@ -376,8 +377,8 @@ impl QueueHandle {
     }
 
     /// Borrows up to `most` bytes, or at least `least`, from the class `lender` above this one, if
-    /// there is enough for this class and no other queue sends for it: then each class on the way is
-    /// looked at once, and nothing has to be collected.
+    /// there is enough for this class and no other queue sends for it: then each class on the way
+    /// is looked at once, and nothing has to be collected.
     #[inline(always)]
     fn borrow_at_once(
         &mut self,

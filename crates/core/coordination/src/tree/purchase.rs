@@ -414,8 +414,8 @@ mod loom_tests {
         });
     }
 
-    /// Two classes borrow from one lender. Each leaves it an eighth of its bucket, also if the other
-    /// one buys at the same moment.
+    /// Two classes borrow from one lender. Each leaves it an eighth of its bucket, also if the
+    /// other one buys at the same moment.
     #[test]
     fn loom_two_borrowers_leave_a_cushion_between_them() {
         let mut model = Builder::new();
