@@ -33,6 +33,14 @@ impl ByteTime {
         self.0 <= other.0
     }
 
+    /// How many bytes take no longer than `span`, whatever others they follow.
+    #[inline]
+    pub(crate) fn bytes(self, span: Nanos) -> Bytes {
+        // The time of any of them may be rounded up by a nanosecond.
+        let span = span.0.saturating_sub(1).min(u64::from(u32::MAX));
+        Bytes((span << PLACES) / self.0.max(1))
+    }
+
     /// How long `bytes` take that follow `before` others. The sum over them is rounded once.
     #[inline]
     pub(crate) fn span(self, before: u64, bytes: Bytes) -> Nanos {
@@ -44,6 +52,7 @@ impl ByteTime {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_sum_of_packet_times_is_rounded_once() {
@@ -52,6 +61,20 @@ mod tests {
             let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();
             let exact = 100_000 * 64 * 8_000 / mbit;
             assert!(sum.abs_diff(exact) <= 1 + exact / 10_000_000, "{mbit}: {sum} and {exact}");
+        }
+    }
+    proptest! {
+        #[test]
+        fn as_many_bytes_take_no_longer_than_the_span_and_hardly_more_would(
+            kbit in 1u64..400_000_000,
+            span in 0u64..4_000_000_000,
+            before in 0u64..1 << 50,
+        ) {
+            let pace = ByteTime::of(Rate::from_bits_per_sec(kbit * 1_000));
+            let bytes = pace.bytes(Nanos(span));
+            prop_assert!(pace.span(before, bytes) <= Nanos(span));
+            let two = pace.bytes(Nanos(2)).0;
+            prop_assert!(pace.span(before, Bytes(bytes.0 + 2 + two)) >= Nanos(span));
         }
     }
 }

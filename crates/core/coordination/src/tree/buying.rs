@@ -1,8 +1,10 @@
 //! How a queue buys for a leaf class: of what the class has of its own, or from one lender.
 //!
-//! Either is looked at first, with loads alone: has each class on the way to the root credit, after
-//! what goes first? If so, credit is taken at each of them ([`Node::take`]), which is whole or has
-//! no effect. If not, the class that has credit last is what the leaf waits for.
+//! Has each class on the way to the root credit, after what goes first? Then credit is taken at
+//! each of them, which is whole or has no effect ([`Node::take`]). A queue that alone sends for a
+//! class looks and takes at once when it borrows ([`Node::take_by_right`]); others look at all
+//! classes before, with loads alone. If one has no credit, the class that has it last is what the
+//! leaf waits for.
 
 use super::claim::{Claim, Right, due_by_any_right, passes_by_any_right};
 use super::node::{Limit, Node};
@@ -328,11 +330,20 @@ impl QueueHandle {
         } else {
             self.batch(Limit::Ceil, least, want)
         };
-        let (most, right) = self.look(lender, least, most, now)?;
-        self.node.enter();
-        self.take(most, &Offer { own: Bytes::ZERO, lender, owes: right.owes() }, now)?;
-        self.advance(lender, most, now);
-        Ok((most, right))
+        let (bytes, right) = match self.borrow_at_once(lender, least, most, now) {
+            Some((bytes, right)) => {
+                self.bought(bytes, now);
+                (bytes, right)
+            }
+            None => {
+                let (bytes, right) = self.search_on_path(lender, least, most, now)?;
+                self.node.enter();
+                self.take(bytes, &Offer { own: Bytes::ZERO, lender, owes: right.owes() }, now)?;
+                (bytes, right)
+            }
+        };
+        self.advance(lender, bytes, now);
+        Ok((bytes, right))
     }
 
     /// Whether the class `lender` above this one, which has just sold by `right`, has nothing left
@@ -362,85 +373,41 @@ impl QueueHandle {
     /// What the class lacks to borrow `bytes` from the class `lender` above it.
     #[inline(never)]
     pub(super) fn lacks(&self, lender: usize, bytes: Bytes, now: Nanos) -> Option<Lack> {
-        self.look(lender, bytes, bytes, now).err()
+        self.search_on_path(lender, bytes, bytes, now).err()
     }
 
-    /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and by what
-    /// right it sells that.
+    /// Borrows up to `most` bytes, or at least `least`, from the class `lender` above this one, if
+    /// there is enough for this class and no other queue sends for it: then each class on the way
+    /// is looked at once, and nothing has to be collected.
     #[inline(always)]
-    fn look(
-        &self,
+    fn borrow_at_once(
+        &mut self,
         lender: usize,
         least: Bytes,
         most: Bytes,
-        now: Nanos,
-    ) -> Result<(Bytes, Right), Lack> {
-        match self.passes(lender, least, most, now) {
-            Some(passes) => Ok(passes),
-            None => self.search_on_path(lender, least, most, now),
-        }
-    }
-
-    /// [`look`](Self::look), if there is enough and no other queue sends for the class: then
-    /// nothing has to be collected.
-    #[inline(always)]
-    fn passes(
-        &self,
-        lender: usize,
-        least: Bytes,
-        mut most: Bytes,
         now: Nanos,
     ) -> Option<(Bytes, Right)> {
         if self.is_shared() {
             return None;
         }
-        let (before, mut at) = (self.total, &*self.node);
-        let (mut right, mut lent) = (Right::Assured, Right::Assured);
-        let has = |right: Right, at: &Node, bucket, bytes| {
-            right.due(&at.sales.ceil, bucket, before, bytes, now) <= now
+        let (node, before) = (&*self.node, self.total);
+        let at = node.path().nth(lender)?;
+        let right = Claim::at(at.counted(Limit::Rate), at, node, Claim::ASSURED, now).right;
+        let (ledger, bucket) = at.rate();
+        let bytes = right.most(ledger, bucket, before, (least, most), now)?;
+        let ceil = node.terms.ceil();
+        let bytes = if node.is_covered(ceil) {
+            bytes
+        } else {
+            Right::Assured.most(&node.sales.ceil, ceil, before, (least, bytes), now)?
         };
-        for steps in 0.. {
-            let (rate, ceil) = (at.terms.rate(), at.terms.ceil());
-            let is_apart = rate != ceil;
-            if steps == lender {
-                let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, Claim::ASSURED, now);
-                let (ledger, bucket) =
-                    if is_apart { (&at.sales.rate, rate) } else { (&at.sales.ceil, ceil) };
-                if claim.right.due(ledger, bucket, before, most, now) > now {
-                    most = least;
-                    if claim.right.due(ledger, bucket, before, most, now) > now {
-                        return None;
-                    }
-                }
-                (right, lent) = (claim.right, claim.above(self.node.prio()).right);
-            }
-            // What the class above lets pass, this one does; and where the ceiling stands for both,
-            // it has sold already.
-            let is_settled = if is_apart { at.is_covered(ceil) } else { steps == lender };
-            if !is_settled {
-                let by = match steps {
-                    0 => Right::Assured,
-                    _ if steps > lender => lent,
-                    _ => Right::without(true, true),
-                };
-                if !has(by, at, ceil, most) {
-                    if steps > 0 && steps <= lender {
-                        return None;
-                    }
-                    most = least;
-                    if !has(by, at, ceil, most) {
-                        return None;
-                    }
-                }
-            }
-            match &at.parent {
-                Some(above) => at = above,
-                None => break,
-            }
-        }
-        Some((most, right))
+        node.enter();
+        let is_sold = node.take_by_right(bytes, before, (lender, right), now);
+        is_sold.then_some((bytes, right))
     }
 
+    /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and by what
+    /// right it sells that.
     #[inline(never)]
     fn search_on_path(
         &self,

@@ -99,7 +99,7 @@ impl Right {
 
     /// The right above the lender, for a class of priority `prio`.
     #[inline]
-    fn above(self, prio: usize) -> Self {
+    pub(super) fn above(self, prio: usize) -> Self {
         match self {
             Self::Shared(part, _) | Self::Owed(part) => Self::Lent(part, prio as u8),
             other => other,
@@ -140,13 +140,57 @@ impl Right {
         now: Nanos,
     ) -> Nanos {
         let span = bucket.pace.span(before, bytes);
+        ledger.due(self.needs(span, bucket), bucket.depth, now)
+    }
+
+    /// The credit that a purchase of `span` needs.
+    #[inline]
+    fn needs(self, span: Nanos, bucket: Bucket) -> Nanos {
         // Queues with short packets must not come first each time.
         let frame = bucket.pace.span(0, FRAME);
-        let span = match self {
+        let least = match self {
             Self::Assured | Self::Owed(_) => span,
             _ => span.max(frame),
         };
-        ledger.due(self.least(span, frame, bucket.depth), bucket.depth, now)
+        self.least(least, frame, bucket.depth)
+    }
+
+    /// Buys `bytes`, which follow `before` others, of `ledger` at `now`, if it sells them by this
+    /// right.
+    #[inline]
+    pub(super) fn buys(
+        self,
+        ledger: &Ledger,
+        bucket: Bucket,
+        before: u64,
+        bytes: Bytes,
+        now: Nanos,
+    ) -> bool {
+        let span = bucket.pace.span(before, bytes);
+        ledger.sell(span, self.needs(span, bucket), bucket.depth, now)
+    }
+
+    /// How much of `most` bytes `ledger` sells by this right at `now`, at least `least`, in packets
+    /// of that size.
+    #[inline]
+    pub(super) fn most(
+        self,
+        ledger: &Ledger,
+        bucket: Bucket,
+        before: u64,
+        (least, most): (Bytes, Bytes),
+        now: Nanos,
+    ) -> Option<Bytes> {
+        let due = |bytes| self.due(ledger, bucket, before, bytes, now);
+        if due(most) <= now {
+            return Some(most);
+        }
+        let from = due(least);
+        if from > now {
+            return None;
+        }
+        let more = bucket.pace.bytes(now - from).0 / least.0.max(1) * least.0;
+        Some(Bytes(least.0 + more).min(most))
     }
 }
 
@@ -242,4 +286,57 @@ pub(super) fn due_by_any_right(
     now: Nanos,
 ) -> Nanos {
     Right::without(true, true).due(ledger, bucket, before, bytes, now)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::byte_time::ByteTime;
+    use narrows_units::Rate;
+    use proptest::prelude::*;
+
+    fn any_right() -> impl Strategy<Value = Right> {
+        prop_oneof![
+            Just(Right::Assured),
+            (3u8..7, 0u8..6).prop_map(|(part, steps)| Right::Shared(part, steps)),
+            (3u8..7).prop_map(Right::Owed),
+            (3u8..7, 0u8..8).prop_map(|(part, prio)| Right::Lent(part, prio)),
+            (12u8..15).prop_map(Right::None),
+        ]
+    }
+
+    proptest! {
+        /// The oracle asks for one packet more each time.
+        #[test]
+        fn a_ledger_sells_as_many_packets_as_it_has_after_what_goes_first(
+            right in any_right(),
+            mbit in 1u64..100_000,
+            depth in 250_000u64..20_000_000,
+            sold in 0u64..30_000_000,
+            before in 0u64..1 << 40,
+            least in 64u64..1_515,
+            packets in 1u64..40,
+            rest in 0u64..64,
+        ) {
+            let pace = ByteTime::of(Rate::from_bits_per_sec(mbit * 1_000_000));
+            let bucket = Bucket { pace, depth: Nanos(depth) };
+            let now = Nanos::from_secs(1);
+            let ledger = Ledger::default();
+            ledger.resume(now - Nanos(sold));
+            let sells = |bytes| right.due(&ledger, bucket, before, Bytes(bytes), now) <= now;
+            let most = packets * least + rest;
+            let bytes = right.most(&ledger, bucket, before, (Bytes(least), Bytes(most)), now);
+            let Some(Bytes(bytes)) = bytes else {
+                prop_assert!(!sells(least));
+                return Ok(());
+            };
+            prop_assert!(sells(bytes) && least <= bytes && bytes <= most);
+            // A short packet has to leave as much as a full one, which pays for some more of them.
+            let whole = (1..).map(|packets| packets * least).take_while(|bytes| *bytes < most);
+            let all = if sells(most) { most } else { whole.filter(|one| sells(*one)).last().unwrap() };
+            let spare = least * (2 + FRAME.0 / least);
+            prop_assert!(bytes <= all && all - bytes <= spare, "{bytes} of {all}");
+            prop_assert!(right.buys(&ledger, bucket, before, Bytes(bytes), now));
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! too little, because another queue was faster, what was taken below it goes back: a purchase is
 //! whole or has no effect.
 
+use super::claim::Right;
 use super::node::{Limit, Node};
 use super::terms::{Bucket, FRAME};
 use crate::ledger::Ledger;
@@ -108,6 +109,48 @@ impl Node {
         }
     }
 
+    /// Buys `bytes`, which follow `before` others, from the class `lender` above this one by
+    /// `right`, if each class on the way has them after what goes first. Returns whether it could;
+    /// otherwise nothing has been bought.
+    pub(super) fn take_by_right(
+        &self,
+        bytes: Bytes,
+        before: u64,
+        (lender, right): (usize, Right),
+        now: Nanos,
+    ) -> bool {
+        let above = right.above(self.prio());
+        let (mut at, mut steps) = (self, 0);
+        loop {
+            let (rate, ceil) = (at.terms.rate(), at.terms.ceil());
+            let is_apart = rate != ceil;
+            let is_covered = is_apart && at.is_covered(ceil);
+            let by = match steps {
+                0 => Right::Assured,
+                _ if steps > lender => above,
+                _ if steps == lender && !is_apart => right,
+                // Below that others may go first, which takes a search to see.
+                _ => Right::without(true, true),
+            };
+            let mut is_sold = is_covered || by.buys(&at.sales.ceil, ceil, before, bytes, now);
+            if is_apart && is_sold && steps > lender {
+                let span = rate.pace.span(before, bytes);
+                at.sales.rate.charge(span, rate.depth, LONGEST_DEBT, now);
+            } else if is_apart && is_sold && steps == lender {
+                is_sold = right.buys(&at.sales.rate, rate, before, bytes, now);
+                if !is_sold && !is_covered {
+                    at.sales.ceil.take_back(ceil.pace.span(before, bytes));
+                }
+            }
+            if !is_sold {
+                self.undo(bytes, before, lender, steps);
+                return false;
+            }
+            let Some(next) = &at.parent else { return true };
+            (at, steps) = (next, steps + 1);
+        }
+    }
+
     /// Gives back `bytes` that followed `before` others, at the first `classes` on the way up.
     pub(super) fn undo(&self, bytes: Bytes, before: u64, lender: usize, classes: usize) {
         let back = |ledger: &Ledger, bucket: Bucket| {
@@ -146,7 +189,7 @@ mod sample {
         Arc::new(Node::new(2, 2, &class(Some(1), own), Some(root)))
     }
 
-    fn class(parent: Option<u32>, (kbit, burst): Limits) -> Class {
+    pub(super) fn class(parent: Option<u32>, (kbit, burst): Limits) -> Class {
         let [rate, ceil] = kbit.map(|kbit| Rate::from_bits_per_sec(kbit * 1_000));
         let [burst, cburst] = burst.map(Bytes);
         let overhead = Overhead::NONE;
@@ -331,7 +374,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::super::queue_handle::QueueHandle;
-    use super::sample::{NOW, PACKET, leaf};
+    use super::sample::{NOW, PACKET, class, leaf};
     use super::*;
     use loom::model::Builder;
     use loom::thread;
@@ -368,6 +411,29 @@ mod loom_tests {
             let span = node.terms.ceil().pace.span(0, PACKET).0 as i64;
             assert_eq!(before.map(|level| level - i64::from(bought) * span), levels());
             assert_eq!(bought, 2, "there is credit for three");
+        });
+    }
+
+    /// Two classes borrow from one lender. Each leaves it an eighth of its bucket, also if the
+    /// other one buys at the same moment.
+    #[test]
+    fn loom_two_borrowers_leave_a_cushion_between_them() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let own = ([1_000, 10_000], [9_000, 20_000]);
+            let node = leaf(own, ([10_000; 2], [9_000; 2]));
+            let root = node.parent.as_ref().unwrap();
+            let other = Node::new(3, 3, &class(Some(1), own), Some(Arc::clone(root)));
+            let borrow = |node: &Node| {
+                let by = (1, Right::Shared(3, 0));
+                (0..3).filter(|_| node.take_by_right(PACKET, 0, by, NOW)).count()
+            };
+            let other = thread::spawn(move || borrow(&other));
+            let bought = borrow(&node) + other.join().unwrap();
+            let (ledger, bucket) = root.rate();
+            assert_eq!(bought, 5, "of the six packets in its bucket");
+            assert!(ledger.level(bucket.depth, NOW) >= (bucket.depth.0 / 8) as i64);
         });
     }
 

@@ -92,6 +92,8 @@ pub(super) struct Scheduler {
     roots: Vec<u32>,
     queues: Vec<WaitQueue>,
     vacant_queues: Vec<u32>,
+    /// How many of them do not let borrowers pass, or did not when that was last checked.
+    closed: u32,
     /// The places of classes with children, by the serial number of each.
     places: HashMap<u64, u32>,
     ready: Ready,
@@ -128,6 +130,7 @@ impl Scheduler {
             roots: Vec::new(),
             queues: Vec::new(),
             vacant_queues: Vec::new(),
+            closed: 0,
             places: HashMap::new(),
             ready: Ready::default(),
             holding: 0,

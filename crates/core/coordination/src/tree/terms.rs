@@ -59,6 +59,13 @@ impl Bucket {
         self.pace.is_no_slower(other.pace) && self.depth >= other.depth
     }
 
+    /// For how much a lender waits at most if several classes wait for it: as much as it earns
+    /// within [`LEAST_TIME`], and no more than [a part](BATCH_PART) of its bucket.
+    #[inline]
+    pub(super) fn batch_of_several(self) -> Bytes {
+        self.pace.bytes(LEAST_TIME.min(Nanos(self.depth.0 / BATCH_PART)))
+    }
+
     /// When `ledger`, of which this is the bucket, has `bytes`, which follow `before` others.
     #[inline]
     pub(super) fn due(self, ledger: &Ledger, before: u64, bytes: Bytes, now: Nanos) -> Nanos {

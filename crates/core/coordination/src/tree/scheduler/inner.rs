@@ -77,6 +77,7 @@ impl Scheduler {
             for queue in queues.into_iter().filter(|queue| *queue != NONE) {
                 self.unlist(queue);
                 self.detach(queue);
+                self.closed -= u32::from(self.queues[queue as usize].is_closed());
                 self.vacant_queues.push(queue);
             }
             self.vacant_inners.push(place);

@@ -101,9 +101,10 @@ impl Leaf {
         let mut at = self.queue;
         while let Some(queue) = queues.get_mut(at as usize) {
             queue.waiting -= 1;
-            if queue.waiting == 0 {
-                queue.withdraw(&self.handle.node, now);
+            if queue.waiting > 0 {
+                return;
             }
+            queue.withdraw(&self.handle.node, now);
             at = queue.above;
         }
     }

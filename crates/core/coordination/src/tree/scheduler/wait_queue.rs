@@ -52,7 +52,7 @@ pub(super) struct WaitQueue {
     refused: u64,
     /// The times that were announced to other queues, by limit; zero for none.
     announced: [Nanos; 2],
-    /// How many leaves wait in it and in those below it.
+    /// How many leaves wait in it, and how many of the wait queues directly below it have some.
     pub(super) waiting: u32,
     /// The first leaf in it or in one below it, or [`NONE`].
     pub(super) first: u32,
@@ -140,6 +140,23 @@ impl WaitQueue {
         self.needs = self.lends_from - ledger.due(Nanos::ZERO, bucket.depth, now);
     }
 
+    /// How much longer its class gathers credit, so that what `leaf` and others want takes one look
+    /// and not several. A packet that waits alone is not delayed. Nor is one where the rate is the
+    /// ceiling, as at most roots: nobody else could use the credit meanwhile.
+    #[inline]
+    fn gathers(&self, leaf: &Leaf) -> Nanos {
+        let Some((_, bucket)) = self.node.rate_apart() else { return Nanos::ZERO };
+        let (least, want) = (leaf.least(), Bytes(leaf.want.into()));
+        let want = leaf.handle.batch(Limit::Ceil, least, want);
+        let batch = if self.waiting > 1 {
+            let want = want.max(Bytes(least.0 * u64::from(self.waiting)));
+            want.min(bucket.batch_of_several()).max(self.node.batch(Limit::Rate, least, want))
+        } else {
+            self.node.batch(Limit::Rate, least, want)
+        };
+        bucket.pace.span(0, Bytes(batch.0.saturating_sub(least.0)))
+    }
+
     /// Whether other queues have bought more than their shares, so that `leaf` has a better right
     /// than it had.
     #[inline]
@@ -169,7 +186,6 @@ impl WaitQueue {
         (lenders, times): (&mut Lenders, &mut Calendar),
         now: Nanos,
     ) {
-        self.waiting += 1;
         if self.lends_from > now {
             // Only the first asks.
             let is_first = self.first == place;
@@ -240,23 +256,26 @@ impl Scheduler {
         if !std::mem::replace(&mut leaf.is_queued, true) {
             self.join(place);
         }
-        let Self { leaves, marks, queues, lenders, times, .. } = self;
+        let Self { leaves, marks, queues, lenders, times, closed, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
         let before = std::mem::replace(&mut marks[place as usize].state, State::Borrows);
         let due = std::mem::take(&mut leaf.own_from);
         leaf.wait(place, due, times);
-        let (mut at, mut steps, mut has_closed) = (leaf.queue, 0, false);
-        while let Some(queue) = queues.get_mut(at as usize) {
+        let (mut at, mut steps) = (leaf.queue, 0);
+        // One that has borrowed, and goes on waiting, changes nothing. Nor does one that is neither
+        // the only one nor the first change those above, which lend if they can, unless they could
+        // not because all who waited were behind a ceiling.
+        let (mut is_only, mut changes) = (true, before != State::Borrows);
+        while changes && let Some(queue) = queues.get_mut(at as usize) {
             steps += 1;
-            has_closed |= queue.is_closed();
-            // One that has borrowed, and goes on waiting, changes nothing else.
-            if before != State::Borrows {
-                queue.has_come(at, (leaf, place, steps), (lenders, times), now);
-            }
+            queue.waiting += u32::from(is_only);
+            is_only &= queue.waiting == 1;
+            queue.has_come(at, (leaf, place, steps), (lenders, times), now);
+            changes = is_only || queue.first == place || *closed > 0;
             at = queue.above;
         }
         let is_shared = leaf.handle.is_shared();
-        if has_closed {
+        if *closed > 0 {
             self.open_above(place, now);
         }
         if is_shared {
@@ -558,30 +577,14 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get(place as usize) else { return };
         let steps = leaf.node().depth() - self.queues[lender as usize].depth();
         if let Some(lack) = leaf.handle.lacks_of(steps, leaf.least(), now) {
+            let until = lack.until + self.queues[lender as usize].gathers(leaf);
             self.announce_lack(place, steps, lack, now);
             self.unlist(lender);
-            let gathers = self.gathers(lender, place);
-            self.refuse(lender, place, lack.until + gathers);
+            self.refuse(lender, place, until);
             if !lack.is_outranked {
                 self.queues[lender as usize].remember_needs(now);
             }
         }
-    }
-
-    /// How much longer the class of the wait queue `at` gathers credit, so that what the leaf at
-    /// `place` and others want takes one look and not several. A packet that waits alone is not
-    /// delayed. Nor is one where the rate is the ceiling, as at most roots: nobody else could use
-    /// the credit meanwhile.
-    #[inline]
-    fn gathers(&self, at: u32, place: u32) -> Nanos {
-        let WaitQueue { node, waiting, .. } = &self.queues[at as usize];
-        let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
-        let Some((leaf, (_, bucket))) = leaf.zip(node.rate_apart()) else { return Nanos::ZERO };
-        let (least, want) = (leaf.least(), Bytes(leaf.want.into()));
-        let want = leaf.handle.batch(Limit::Ceil, least, want);
-        let want = want.max(Bytes(least.0 * u64::from(*waiting)));
-        let batch = node.batch(Limit::Rate, least, want);
-        bucket.pace.span(0, Bytes(batch.0.saturating_sub(least.0)))
     }
 
     /// Announces what the leaf at `place` lacks to borrow from the class `lender` above it.
@@ -620,14 +623,18 @@ impl Scheduler {
         if steps >= lender {
             let at = self.queue_above(place, lender);
             self.unlist(at);
-            let gathers = if steps == lender { self.gathers(at, place) } else { Nanos::ZERO };
-            self.refuse(at, place, until + gathers);
+            let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
+            let gathers = leaf.filter(|_| steps == lender);
+            let gathers = gathers.map(|leaf| self.queues[at as usize].gathers(leaf));
+            self.refuse(at, place, until + gathers.unwrap_or(Nanos::ZERO));
             if steps == lender && !lack.is_outranked {
                 self.queues[at as usize].remember_needs(now);
             }
         } else {
             let at = self.queue_above(place, steps);
-            self.queues[at as usize].closed_until = until;
+            let queue = &mut self.queues[at as usize];
+            self.closed += u32::from(!queue.is_closed());
+            queue.closed_until = until;
             self.detach(at);
             self.times.insert(until, Event::Opens(at).to_number());
         }
@@ -651,8 +658,10 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let mut until = until.min(leaf.until);
         let mut at = leaf.queue;
+        let mut leaves_it = true;
         while let Some(queue) = self.queues.get_mut(at as usize) {
-            queue.waiting -= 1;
+            queue.waiting -= u32::from(leaves_it);
+            leaves_it &= queue.waiting == 0;
             if queue.lends_from > now {
                 until = until.min(queue.lends_from);
             }
@@ -724,7 +733,9 @@ impl Scheduler {
 
     /// The ceiling of the class of the wait queue `at` lets borrowers pass, as far as is known.
     pub(super) fn attach(&mut self, at: u32) {
-        self.queues[at as usize].closed_until = Nanos::ZERO;
+        let queue = &mut self.queues[at as usize];
+        self.closed -= u32::from(queue.is_closed());
+        queue.closed_until = Nanos::ZERO;
         self.update(at);
     }
 
