@@ -7,8 +7,8 @@
 //! continue.
 //!
 //! *A change* ([`Plan::next`]) lays out again what a command touches, if it touches only classes of
-//! a tree and the rates above it; the two plans share the rest. After any other change everything is
-//! laid out anew.
+//! a tree and the rates above it; the two plans share the rest. After any other change everything
+//! is laid out anew.
 //!
 //! *Non-goals.* Deciding what continues, and building it: the installation does that.
 

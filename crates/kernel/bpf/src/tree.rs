@@ -6,8 +6,8 @@
 //! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
 //! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
 //! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
-//! plan. Where only classes have other parameters ([`Tree::change`]), the other plan gets these, and
-//! those that the plan in force got since.
+//! plan. Where only classes have other parameters ([`Tree::change`]), the other plan gets these,
+//! and those that the plan in force got since.
 //!
 //! *Three ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
 //! device, through the same one with the other VLAN's tag ([`Port::other_tag`]), or at a host's

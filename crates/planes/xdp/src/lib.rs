@@ -5,9 +5,9 @@
 //! the contents of the program's maps, or says why that plane cannot run it and which one can.
 //! Classes get [`Numbers`], which they keep from plan to plan: credit and counters are stored under
 //! them in the kernel. Where a plan differs from the one before in nothing but rates
-//! ([`changed_rates`]), [`Limits`] say which classes that changes, without a compilation. [`figures`] turns what the program counted into the figures of qdiscs and
-//! classes. [`headers`] says in the programs' terms what a filter asks of a packet, here and in
-//! front of either plane.
+//! ([`changed_rates`]), [`Limits`] say which classes that changes, without a compilation.
+//! [`figures`] turns what the program counted into the figures of qdiscs and classes. [`headers`]
+//! says in the programs' terms what a filter asks of a packet, here and in front of either plane.
 //!
 //! *Non-goals.* Loading, attaching, and when a plan is installed: that is the data plane's.
 
