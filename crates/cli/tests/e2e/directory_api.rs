@@ -23,7 +23,18 @@ impl Drop for Serve<'_> {
     }
 }
 
-impl Serve<'_> {
+impl<'a> Serve<'a> {
+    /// One with the directory `store` and the file of `tokens`, when it answers.
+    #[track_caller]
+    fn start(bed: &'a Testbed, store: &str, tokens: &str) -> Self {
+        let mut command = bed.shaper().command(NARROWS);
+        command.args(["serve", "--directory", store, "--write-tokens", tokens]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let serve = Self { bed, process };
+        wait_for(bed, "the server", |_| serve.ask("GET", "directory", "", &Value::Null).is_some());
+        serve
+    }
+
     /// Status and body of the answer; none if nobody answers.
     fn ask(&self, method: &str, path: &str, token: &str, body: &Value) -> Option<(u64, Value)> {
         // A separate program, because a socket belongs to the namespace in which it is created.
@@ -74,15 +85,13 @@ fn what_the_api_writes_runs_and_what_the_instance_refuses_is_not_kept() {
     let store = format!("{folder}/store");
     let instance = run(&bed, &[]);
     let ports = ["--ports", "port-a,port-b", "--uplink", "50mbit"];
-    let output = narrows(&bed, &[&["sync", "apply", "--store", &store], &ports[..]].concat());
+    let policy = format!("{folder}/policy");
+    let has_policy = |words: &str| fs::read_to_string(&policy).is_ok_and(|it| it.contains(words));
+    let stores = ["sync", "apply", "--store", &store, "--policy", &policy];
+    let output = narrows(&bed, &[&stores, &ports[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", complaint(&output));
 
-    let mut command = bed.shaper().command(NARROWS);
-    command.args(["serve", "--directory", &store, "--write-tokens", scratch.path()]);
-    let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let serve = Serve { bed: &bed, process };
-    wait_for(&bed, "the server", |_| serve.ask("GET", "directory", "", &Value::Null).is_some());
-
+    let serve = Serve::start(&bed, &store, scratch.path());
     let (status, said) = serve.ask("PUT", "subscribers/7", "", &subscriber(7, 5)).unwrap();
     assert_eq!(status, 401, "{said}");
     for number in [6, 7] {
@@ -118,5 +127,17 @@ fn what_the_api_writes_runs_and_what_the_instance_refuses_is_not_kept() {
     assert_eq!(status, 200, "{said}");
     assert!(!running(&bed).contains("10.0.0.7"));
     assert!(running(&bed).contains("10.0.0.6"));
+
+    // The file for the next start follows, and one that was not written follows the next server.
+    wait_for(&bed, "the file", |_| has_policy("10.0.0.6") && !has_policy("10.0.0.7"));
+    drop(serve);
+    fs::remove_file(&policy).unwrap();
+    let serve = Serve::start(&bed, &store, scratch.path());
+    wait_for(&bed, "the file", |_| has_policy("10.0.0.6"));
+    // Where no instance runs, it is all that a write does, and there with the answer.
+    drop(instance);
+    let (status, said) = serve.write("PUT", "subscribers/8", &subscriber(8, 5));
+    assert_eq!(status, 201, "{said}");
+    assert!(has_policy("10.0.0.8"));
     let _ = fs::remove_dir_all(folder);
 }

@@ -192,8 +192,16 @@ impl Applier {
     /// unless [`ApplyError::Half`] says otherwise.
     pub fn apply(&mut self, store: &mut Store) -> Result<Applied, ApplyError> {
         let mut applied = self.apply_without_files(store)?;
-        applied.files = files::write(store, &self.settings)?;
+        applied.files = self.write_files(store)?;
         Ok(applied)
+    }
+
+    /// Writes the files that are older than what is in force. Returns which.
+    ///
+    /// # Errors
+    /// If the store or a file cannot be used.
+    pub fn write_files(&self, store: &mut Store) -> Result<Vec<PathBuf>, ApplyError> {
+        files::write(store, &self.settings)
     }
 
     /// Applies it without the files: those of many subscribers take longer than a change of one,

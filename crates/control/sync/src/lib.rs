@@ -16,6 +16,7 @@
 //! | [`leases`] | DHCP leases |
 //! | `compiler` | the commands from what was applied last |
 //! | `files` | the files from which an instance starts |
+//! | `files_writer` | the thread that writes them |
 //! | `instance` | commands to an instance: all of them, or none |
 //! | `pace` | when changes go to the instance |
 //! | `running` | what an instance runs, as rows that can be compared |
@@ -30,6 +31,7 @@
 pub mod applier;
 mod compiler;
 mod files;
+mod files_writer;
 mod instance;
 pub mod leases;
 pub mod libreqos;
@@ -42,5 +44,6 @@ mod running;
 pub mod source;
 
 pub use applier::{Applied, Applier, ApplyError, Settings};
+pub use files_writer::FilesWriter;
 pub use online::Online;
 pub use source::{Gathered, Source};

@@ -4,14 +4,11 @@
 //! all that are there in one transaction, and the instance gets one batch. A change that the store
 //! refuses, since another source has the address, does not hold up the others.
 
-use crate::files;
-use crate::{Applied, Applier, ApplyError};
+use crate::{Applied, Applier, ApplyError, FilesWriter};
 use narrows_directory::Subscriber;
 use narrows_store::{Edit, Store, StoreError};
 use narrows_units::counted;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often an instance is looked for that was not there, or refused.
@@ -21,9 +18,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// older, and the next start of the command brings an instance to it.
 const FILES: Duration = Duration::from_secs(30);
 
-/// By how much the thread that writes them is nicer than the one that brings changes.
-const NICE: i32 = 10;
-
 /// A store, and the instance that runs what is in it.
 #[derive(Debug)]
 pub struct Online {
@@ -31,10 +25,9 @@ pub struct Online {
     applier: Applier,
     /// When to apply again what is not in force.
     again: Option<Instant>,
-    /// When to write the files.
-    files: Option<Instant>,
-    /// The thread that writes them.
-    writer: Option<JoinHandle<Result<Vec<PathBuf>, ApplyError>>>,
+    files: FilesWriter,
+    /// Within what time to write them after a change: at first at once.
+    files_within: Duration,
     /// What was said last of an instance that does not take it.
     complaint: String,
     /// Sites that no source has, and that was said of.
@@ -45,13 +38,13 @@ impl Online {
     /// Of a store and an instance.
     pub fn new(store: Store, applier: Applier) -> Self {
         // What the store has may be neither in force nor in the files yet.
-        let now = Some(Instant::now());
+        let files = FilesWriter::of(store.path().to_owned());
         Self {
             store,
             applier,
-            again: now,
-            files: now,
-            writer: None,
+            again: Some(Instant::now()),
+            files,
+            files_within: Duration::ZERO,
             complaint: String::new(),
             unknown_sites: BTreeSet::new(),
         }
@@ -121,45 +114,16 @@ impl Online {
     /// it, is tried again by [`Online::apply_again`].
     pub fn apply(&mut self) {
         let applied = self.applier.apply_without_files(&mut self.store);
-        self.files.get_or_insert_with(|| Instant::now() + FILES);
+        let within = std::mem::replace(&mut self.files_within, FILES);
+        self.files.write_within(within, self.applier.settings());
         self.applied(applied);
     }
 
-    /// Applies what is not in force, and has the files written, if it is time for it.
+    /// Applies what is not in force, if it is time for it.
     pub fn apply_again(&mut self) {
-        let is_due = |when: Option<Instant>| when.is_some_and(|when| when <= Instant::now());
-        if is_due(self.again) {
+        if self.again.is_some_and(|when| when <= Instant::now()) {
             self.apply();
         }
-        if let Some(writer) = self.writer.take_if(|writer| writer.is_finished()) {
-            let why = match writer.join() {
-                Ok(Ok(_)) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some("the thread that writes them has panicked".to_owned()),
-            };
-            if let Some(why) = why {
-                self.old_files(&why);
-            }
-        }
-        if is_due(self.files) && self.writer.is_none() {
-            self.files = None;
-            let (path, settings) = (self.store.path().to_owned(), self.applier.settings().clone());
-            let write = move || {
-                // On Linux this thread only. Changes come first; where it is refused, they do not.
-                let _ = rustix::process::nice(NICE);
-                files::write(&mut Store::open(&path)?, &settings)
-            };
-            match thread::Builder::new().name("files".to_owned()).spawn(write) {
-                Ok(writer) => self.writer = Some(writer),
-                Err(error) => self.old_files(&error.to_string()),
-            }
-        }
-    }
-
-    /// Files could not be written.
-    fn old_files(&mut self, why: &str) {
-        self.files.get_or_insert_with(|| Instant::now() + FILES);
-        log::warn!("the files may be older than what runs: {why}; it is tried again");
     }
 
     fn applied(&mut self, applied: Result<Applied, ApplyError>) {

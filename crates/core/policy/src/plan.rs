@@ -7,7 +7,8 @@
 //! continue.
 //!
 //! *A change* ([`Plan::next`]) lays out again what a command touches, if it touches only classes of
-//! a tree; the two plans share the rest. After any other change everything is laid out anew.
+//! a tree and the rates above it; the two plans share the rest. After any other change everything
+//! is laid out anew.
 //!
 //! *Non-goals.* Deciding what continues, and building it: the installation does that.
 
@@ -16,7 +17,7 @@ use crate::{
 };
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
-use layout::{Layout, changed_classes};
+use layout::{Layout, changed};
 use narrows_classify::{Filters, PersistentMap, Rules};
 use narrows_coordination::{Label, Limit, Strategy, TreeKind};
 use narrows_qdisc::{Class, Config, Stats};
@@ -167,14 +168,15 @@ impl Plan {
     }
 
     /// Lays out `port`, given that this plan lays out `before`. If they differ only in classes of
-    /// trees and their qdiscs, the cost depends on the size of the difference.
+    /// trees and their qdiscs, and in `tbf`s above them, the cost depends on the size of the
+    /// difference.
     ///
     /// # Errors
     /// As [`Plan::of`].
     pub fn next(&self, before: &PortPolicy, port: &PortPolicy) -> Result<Self, PolicyError> {
         let queues = self.queues();
-        match changed_classes(before, port) {
-            Some(changes) => Layout::new(port, queues, self.clone()).change(&changes),
+        match changed(before, port, queues) {
+            Some(changed) => Layout::new(port, queues, self.clone()).change(&changed),
             None => Self::of(port, queues),
         }
     }

@@ -76,12 +76,12 @@ fn qdiscs() -> impl Strategy<Value = Change> {
         2 => Just(Params::Prio(PrioParams::default())),
         1 => Just(Params::Drr),
         1 => Just(Params::Mq),
-        1 => Just(Params::Tbf(policies::tbf_params(5))),
+        2 => (4..7_u64).prop_map(|mbit| Params::Tbf(policies::tbf_params(mbit))),
         3 => (1..5_u32).prop_map(|limit| Params::Fifo(FifoUnit::Packets, Some(limit))),
         2 => Just(Params::Cake { multi: false, options: CakeOptions::default() }),
     ];
     let parents = prop_oneof![
-        1 => Just(Parent::Root), 6 => (1..5_u32, minors()).prop_map(|(major, minor)| class(major, minor))
+        2 => Just(Parent::Root), 6 => (1..6_u32, minors()).prop_map(|(major, minor)| class(major, minor))
     ];
     (verbs(), parents, 0..6_u32, kinds).prop_map(|(verb, parent, handle, kind)| {
         let params = (verb != Verb::Delete).then_some(kind);
@@ -124,8 +124,9 @@ fn filters() -> impl Strategy<Value = Change> {
     )
 }
 
-/// An initial tree of one of the kinds, so that most changes apply.
-fn planted_as(is_hfsc: bool) -> Policy {
+/// An initial tree of one of the kinds, so that most changes apply; `below_a_limit` if a `tbf` is
+/// above it.
+fn planted_as(is_hfsc: bool, below_a_limit: bool) -> Policy {
     let fifo = |limit| Params::Fifo(FifoUnit::Packets, Some(limit));
     let qdisc = |parent, handle, params| {
         let handle = Handle::new(handle);
@@ -140,8 +141,10 @@ fn planted_as(is_hfsc: bool) -> Policy {
         true => Params::Hfsc { default: 0 },
         false => Params::Htb(HtbOptions::default()),
     };
+    let limit = qdisc(Parent::Root, 5, Params::Tbf(policies::tbf_params(5)));
+    let place = if below_a_limit { class(5, 1) } else { Parent::Root };
     let changes = [
-        qdisc(Parent::Root, 1, tree),
+        qdisc(place, 1, tree),
         added(0, 1),
         added(1, 2),
         added(1, 3),
@@ -150,11 +153,12 @@ fn planted_as(is_hfsc: bool) -> Policy {
         qdisc(class(2, 1), 3, fifo(7)),
         qdisc(class(1, 4), 4, fifo(8)),
     ];
-    changes.iter().fold(Policy::default(), |policy, change| change.on(&policy).unwrap())
+    let changes = below_a_limit.then_some(&limit).into_iter().chain(&changes);
+    changes.fold(Policy::default(), |policy, change| change.on(&policy).unwrap())
 }
 
 fn planted() -> Policy {
-    planted_as(false)
+    planted_as(false, false)
 }
 
 proptest! {
@@ -168,8 +172,9 @@ proptest! {
         queues in 1..4_usize,
         together in 1..4_usize,
         is_hfsc in any::<bool>(),
+        below_a_limit in any::<bool>(),
     ) {
-        let mut policy = planted_as(is_hfsc);
+        let mut policy = planted_as(is_hfsc, below_a_limit);
         let mut plan = Plan::of(policy.port(DEV), queues).unwrap();
         // A policy file changes many things at once.
         for changes in changes.chunks(together) {
@@ -192,9 +197,11 @@ proptest! {
         one in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
         other in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
         is_hfsc in any::<bool>(),
+        below_a_limit in any::<bool>(),
     ) {
         let after = |changes: &[Change]| {
-            changes.iter().fold(planted_as(is_hfsc), |policy, change| change.on(&policy).unwrap_or(policy))
+            let planted = planted_as(is_hfsc, below_a_limit);
+            changes.iter().fold(planted, |policy, change| change.on(&policy).unwrap_or(policy))
         };
         let (before, next) = (after(&one), after(&other));
         let reusing = next.clone().reusing(&before);
@@ -228,6 +235,23 @@ fn a_change_of_one_class_leaves_the_memory_of_all_others() {
         next.classes[&handle][&4].class.htb().unwrap().rate,
         Rate::from_bits_per_sec(2_000_000)
     );
+}
+
+#[test]
+fn a_changed_rate_above_a_tree_leaves_the_memory_of_all_classes() {
+    let policy = planted_as(false, true);
+    let plan = Plan::of(policy.port(DEV), 2).unwrap();
+    let (verb, parent, handle) = (Verb::Change, Some(Parent::Root), Handle::new(5));
+    let params = Some(Params::Tbf(policies::tbf_params(6)));
+    let edit = Edit { verb, parent, handle, params };
+    let changed = policy.edit(DEV, &edit, &PortFacts::ETHERNET).unwrap();
+    let next = plan.next(policy.port(DEV), changed.port(DEV)).unwrap();
+    let [before, after] = [&plan, &next].map(|plan| &plan.classes[&Handle::new(1).unwrap()]);
+    assert!(before.ptr_eq(after));
+    let rate = |plan: &Plan| plan.limits[&Handle::new(5).unwrap()].0.limit.rate.bits_per_sec();
+    assert_eq!((rate(&plan), rate(&next)), (5_000_000, 6_000_000));
+    let nodes = |plan: &Plan| plan.changed_qdiscs(&Plan::default()).count();
+    assert_eq!(next.changed_qdiscs(&plan).count(), 1, "of {}", nodes(&next));
 }
 
 #[test]

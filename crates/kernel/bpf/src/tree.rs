@@ -6,7 +6,8 @@
 //! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
 //! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
 //! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
-//! plan.
+//! plan. Where only classes have other parameters ([`Tree::change`]), the other plan gets these,
+//! and those that the plan in force got since.
 //!
 //! *Three ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
 //! device, through the same one with the other VLAN's tag ([`Port::other_tag`]), or at a host's
@@ -356,6 +357,9 @@ pub struct Tree {
     /// The plan under each number; `None` if none is there whole, or another process may have
     /// written it.
     there: [Option<Image>; 2],
+    /// The classes in which the plan in force may differ from the other one, if both are there and
+    /// differ in nothing else.
+    differing: Option<BTreeSet<u32>>,
 }
 
 /// The port that a tree is loaded for.
@@ -631,6 +635,7 @@ impl Tree {
             in_force: 0,
             has_terms: false,
             there: [None, None],
+            differing: None,
         })
     }
 
@@ -648,6 +653,7 @@ impl Tree {
         self.wait()?;
         // What is written in part is not there.
         let there = self.there[next as usize].take();
+        self.differing = None;
         let there = there.as_ref();
         let mut written = 0;
         let mut write = |name, map: &MapHandle, index: u32, bytes: &[u8]| {
@@ -690,6 +696,65 @@ impl Tree {
         (self.in_force, self.has_terms) = (next, !image.terms.is_empty());
         self.there[next as usize] = Some(image);
         Ok(written + 1)
+    }
+
+    /// Puts other parameters of `classes` of the plan in force in force, all of them at once, by
+    /// their numbers. Returns how many entries of maps that were; `None` if one of the classes is
+    /// not there, or this process has not [installed](Self::install) the plan.
+    ///
+    /// # Errors
+    /// If a map cannot be written. Then the old ones stay in force.
+    pub fn change(&mut self, classes: &[(u32, Class)]) -> Result<Option<usize>, TreeError> {
+        let next = 1 - self.in_force;
+        let Some(image) = &self.there[self.in_force as usize] else { return Ok(None) };
+        if classes.iter().any(|(number, _)| !image.classes.contains_key(number)) {
+            return Ok(None);
+        }
+        if classes.is_empty() {
+            return Ok(Some(0));
+        }
+        let numbers = classes.iter().map(|(number, _)| *number).collect();
+        let Some(mut differing) = self.differing.take() else {
+            // There is another plan in the other place.
+            let mut image = image.clone();
+            image.classes.extend(classes.iter().copied());
+            let written = self.install(image, &[])?;
+            self.differing = Some(numbers);
+            return Ok(Some(written));
+        };
+        differing.extend(&numbers);
+        self.wait()?;
+        let written = self.write_classes(next, &differing, &classes.iter().copied().collect())?;
+        self.put_in_force(next, self.has_terms)?;
+        self.in_force = next;
+        self.differing = Some(numbers);
+        Ok(Some(written + 1))
+    }
+
+    /// Writes the classes `numbers` under the number `next` as they are in the plan in force, or as
+    /// `changed` says. Returns how many were not there so.
+    fn write_classes(
+        &mut self,
+        next: u32,
+        numbers: &BTreeSet<u32>,
+        changed: &BTreeMap<u32, Class>,
+    ) -> Result<usize, TreeError> {
+        // What is written in part is not there.
+        let Some(mut there) = self.there[next as usize].take() else { return Ok(0) };
+        let in_force = self.there[self.in_force as usize].as_ref();
+        let mut written = 0;
+        for number in numbers {
+            let now = || in_force.and_then(|image| image.classes.get(number));
+            let Some(class) = changed.get(number).or_else(now) else { continue };
+            if there.classes.get(number) != Some(class) {
+                let index = next * layout::CLASSES_MAX + number;
+                update("classes", &self.maps.classes, &index.to_ne_bytes(), &class.bytes())?;
+                there.classes.insert(*number, *class);
+                written += 1;
+            }
+        }
+        self.there[next as usize] = Some(there);
+        Ok(written)
     }
 
     /// Makes the plan `number` the one in force.

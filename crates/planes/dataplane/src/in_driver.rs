@@ -48,7 +48,9 @@ use narrows_roundtrip::Seen;
 use narrows_shaper::{Arrived, PathCounters};
 use narrows_snapshot::OwnTraffic;
 use narrows_units::Bytes;
-use narrows_xdp::{Compiled, Counted, Enforcement, Name, Numbers, compile, figures};
+use narrows_xdp::{
+    Compiled, Counted, Enforcement, Limits, Name, Numbers, changed_rates, compile, figures,
+};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -166,6 +168,8 @@ pub(crate) struct InDriver {
 struct Installed {
     plan: Plan,
     numbers: Numbers,
+    /// What other rates of the plan change; `None` if they are not known.
+    limits: Option<Limits>,
     /// The packets that had left when the root qdisc was installed.
     before_root: Totals,
     /// What qdiscs counted that were in a class and are gone.
@@ -400,6 +404,32 @@ impl InDriver {
         }
     }
 
+    fn tree_mut(&mut self, port: PortId) -> &mut Tree {
+        let across = self.pair(port);
+        match self.egress.get_mut(port) {
+            Some(egress) => &mut egress.tree,
+            None => &mut self.trees[across],
+        }
+    }
+
+    /// Puts the rates of `plan` in force at `port`, if only these differ from what is installed
+    /// there. Returns whether they do; else nothing has changed.
+    fn change_rates(&mut self, port: PortId, plan: &Plan) -> Result<bool, InstanceError> {
+        let enforcement = self.enforcement(port);
+        let installed = &mut self.installed[port];
+        let Some(changes) = changed_rates(&installed.plan, plan) else { return Ok(false) };
+        // If they do not come into force, those that are installed are compiled again.
+        let limits = installed.limits.take();
+        let Some(mut limits) = limits.filter(|limits| limits.enforcement() == enforcement) else {
+            return Ok(false);
+        };
+        let classes = limits.follow(&changes);
+        let error = failed(self.facts(self.pair(port)));
+        let is_in_force = self.tree_mut(port).change(&classes).map_err(error)?.is_some();
+        self.installed[port].limits = Some(limits).filter(|_| is_in_force);
+        Ok(is_in_force)
+    }
+
     /// How limits hold for what leaves at `port`.
     fn enforcement(&self, port: PortId) -> Enforcement {
         self.egress.get(port).map_or(Enforcement::Policing, AtEgress::enforcement)
@@ -408,13 +438,9 @@ impl InDriver {
     /// Has its programs time what leaves through `port` and arrives there, into `line`, or no
     /// longer.
     fn time(&mut self, port: PortId, line: Option<&TripsBeyond>) -> Result<(), InstanceError> {
+        let error = failed(self.facts(port));
+        self.tree_mut(port).time_leaving(line).map_err(error)?;
         let facts = &self.devices[self.forwarding.device_of(port)];
-        let leaves_at = self.pair(port);
-        let leaving = match self.egress.get_mut(port) {
-            Some(egress) => &mut egress.tree,
-            None => &mut self.trees[leaves_at],
-        };
-        leaving.time_leaving(line).map_err(failed(facts))?;
         // Behind what chooses, a frame meets the tree of the port where it leaves.
         let is_chosen = self.chosen.is_some();
         for (at, tree) in self.trees.iter_mut_enumerated() {
@@ -640,10 +666,14 @@ impl Plane for InDriver {
     }
 
     fn install(&mut self, port: PortId, plan: Plan) -> Result<(), InstanceError> {
+        if self.change_rates(port, &plan)? {
+            self.installed[port].plan = plan;
+            return Ok(());
+        }
         let before = &self.installed[port];
         let refused =
             |source| InstanceError::Refused { port: self.forwarding.name(port).to_owned(), source };
-        let Compiled { image, numbers, .. } =
+        let Compiled { image, numbers, limits, .. } =
             compile(&plan, &before.numbers, self.enforcement(port)).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
@@ -652,11 +682,8 @@ impl Plane for InDriver {
         let before_root = if is_new_root { self.totals_of_all(port) } else { before.before_root };
         let across = self.pair(port);
         let error = failed(self.facts(across));
-        let tree = match self.egress.get_mut(port) {
-            Some(egress) => &mut egress.tree,
-            None => &mut self.trees[across],
-        };
         let actions = numbers.new_actions_since(&before.numbers);
+        let tree = self.tree_mut(port);
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
         let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[port];
@@ -670,7 +697,8 @@ impl Plane for InDriver {
             gone.for_each(|(_, before)| counted += *before);
             *taken_over.entry(successor).or_default() += counted;
         }
-        self.installed[port] = Installed { plan, numbers, before_root, inherited: taken_over };
+        self.installed[port] =
+            Installed { plan, numbers, limits, before_root, inherited: taken_over };
         Ok(())
     }
 
@@ -743,7 +771,7 @@ impl Plane for InDriver {
     }
 
     fn stats(&self, port: PortId) -> Vec<NodeStats> {
-        let Installed { plan, numbers, before_root, inherited } = &self.installed[port];
+        let Installed { plan, numbers, before_root, inherited, .. } = &self.installed[port];
         let counted = |number: u32| -> (u32, ClassCounters) {
             (number, self.tree(port).class_counters(number).unwrap_or_default())
         };

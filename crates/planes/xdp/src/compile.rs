@@ -1,16 +1,15 @@
 //! Compiles a plan into the contents of maps.
 
-use crate::flatten::{Class, Rates, Scope, Target, Tree};
+use crate::flatten::{Class, Scope, Target, Tree};
+use crate::limits::Limits;
 use crate::rules::{Assigned, tables};
 use crate::terms::{Acting, terms};
 use crate::valves::{self, Valved};
-use crate::virtual_queue::{self, VirtualQueue};
 use crate::{Enforcement, Name, Numbers, Refusal};
 use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
 use narrows_bpf::tree::{self, Image};
 use narrows_policy::{Key, Plan};
 use narrows_qdisc::fq_codel::Hosts;
-use narrows_units::wire::Framing;
 use std::collections::BTreeMap;
 
 /// The time for which a busy CPU buys at once. Short compared with the virtual queue for any number
@@ -24,6 +23,8 @@ pub struct Compiled {
     pub image: Image,
     /// The numbers of its classes.
     pub numbers: Numbers,
+    /// What makes other rates contents of maps; `None` where only a compilation does.
+    pub limits: Option<Limits>,
     /// By class with packets, the number of the class of those that only its qdisc classifies: what
     /// is in it has a default.
     pub leaves: BTreeMap<Name, u32>,
@@ -50,8 +51,8 @@ pub fn compile(
         return Err(Refusal::Filter { what: "filters at egress of a port", instead });
     }
     let Some(tree) = Tree::of(plan, root, enforcement)? else {
-        let (image, numbers, leaves) = Default::default();
-        return Ok(Compiled { image, numbers, leaves });
+        let (image, numbers, limits, leaves) = Default::default();
+        return Ok(Compiled { image, numbers, limits, leaves });
     };
     let (scopes, needed) = ("qdiscs with classes and classes with filters", tree.scopes.len());
     room(scopes, SCOPES_MAX, needed)?;
@@ -59,13 +60,15 @@ pub fn compile(
     let actions = filters.flat_map(|(filter, _)| filter.actions.clone());
     let numbers = before.next(tree.classes.keys().copied(), actions)?;
     let acting = Acting { actions: &plan.actions, numbers: &numbers };
-    let image = image(&tree, &acting, enforcement)?;
+    let (image, limits) = image(&tree, &acting, enforcement)?;
+    // Their labels have rates, too.
+    let limits = Some(limits).filter(|_| image.labels.is_empty());
     let leaves = tree.ends.iter().filter_map(|(name, end)| match end {
         Target::Class(leaf) => Some((*name, numbers.get(*leaf)?)),
         Target::Scope(_) | Target::Nowhere => None,
     });
     let leaves = leaves.collect();
-    Ok(Compiled { image, numbers, leaves })
+    Ok(Compiled { image, numbers, limits, leaves })
 }
 
 /// Refuses more than there is room for.
@@ -84,9 +87,12 @@ fn single_root(plan: &Plan, enforcement: Enforcement) -> Result<Key, Refusal> {
     }
 }
 
-fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Result<Image, Refusal> {
+fn image(
+    tree: &Tree<'_>,
+    acting: &Acting<'_>,
+    enforcement: Enforcement,
+) -> Result<(Image, Limits), Refusal> {
     let numbers = acting.numbers;
-    let queues = virtual_queue::all(&tree.classes, enforcement);
     let target = |target: Target| match target {
         Target::Class(name) => numbers.get(name).unwrap_or(NOWHERE),
         Target::Scope(number) => SCOPE | number as u32,
@@ -113,10 +119,11 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Resu
                 lender: numbered(class.lender.filter(|_| class.queue.is_some())).unwrap_or(0),
             };
             if let Some(number) = numbers.get(*name) {
-                image.classes.insert(number, class_of(class, &links, queues.get(name)));
+                image.classes.insert(number, class_of(class, &links));
             }
         }
     }
+    let limits = Limits::of(&tree.classes, &mut image.classes, numbers, enforcement);
     for (name, Valved { ceil, label }) in valves::all(&tree.classes, &below, numbers)? {
         if let Some(number) = numbers.get(name)
             && let Some(class) = image.classes.get_mut(&number)
@@ -126,7 +133,6 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Resu
             image.labels.insert(number, label);
         }
     }
-    tree::assured::fit(&mut image.classes);
     let scopes = || (0..).zip(&tree.scopes);
     let filters = scopes().flat_map(|(number, scope)| {
         let assigned = scope.filters.iter();
@@ -144,7 +150,7 @@ fn image(tree: &Tree<'_>, acting: &Acting<'_>, enforcement: Enforcement) -> Resu
     image.outermost = scopes.next().unwrap_or_default();
     image.inner = scopes.collect();
     image.names = tree.names.iter().map(|(name, to)| (*name, target(*to))).collect();
-    Ok(image)
+    Ok((image, limits))
 }
 
 /// The classes from `name` up to the root.
@@ -160,30 +166,13 @@ struct Links {
     lender: u32,
 }
 
-fn class_of(class: &Class, links: &Links, queue: Option<&VirtualQueue>) -> layout::Class {
-    // What has no rate only counts.
-    let (Some(Rates { rate, ceil, overhead, .. }), Some(queue)) = (class.rates, queue) else {
+/// `class` without its [rates](Limits); what has none only counts.
+fn class_of(class: &Class, links: &Links) -> layout::Class {
+    if class.rates.is_none() {
         return layout::Class::default();
-    };
-    let VirtualQueue { limit, target, interval, burst } = *queue;
+    }
     layout::Class {
-        // 0 would be no limit.
-        rate: rate.bytes_per_sec().max(1),
-        ceil: ceil.bytes_per_sec().max(1),
-        burst: burst.0,
-        limit: limit.0,
-        target: target.0,
-        interval: interval.0,
         batch: BATCH,
-        quantum: class.quantum.max(1),
-        per_frame: overhead.per_frame,
-        // No frame is longer.
-        minimum: u16::try_from(overhead.minimum).unwrap_or(u16::MAX),
-        framing: match overhead.framing {
-            Framing::Whole => layout::Framing::Whole,
-            Framing::Atm => layout::Framing::Atm,
-            Framing::Ptm => layout::Framing::Ptm,
-        },
         rules: layout::Rules::Htb,
         parent: links.parent,
         child: links.child,
@@ -195,6 +184,7 @@ fn class_of(class: &Class, links: &Links, queue: Option<&VirtualQueue>) -> layou
             Hosts::Destinations => layout::Hosts::Destinations,
         },
         lender: links.lender as u16,
+        ..layout::Class::default()
     }
 }
 

@@ -19,6 +19,7 @@
 //! classification has no more to say then.
 
 use crate::numbers::DIRECT;
+use crate::rates::{Own, Rates};
 use crate::{Enforcement, Name, Refusal};
 use narrows_bpf::tree::layout::PRIORITIES;
 use narrows_classify::{Filter, Otherwise, Rules};
@@ -26,16 +27,14 @@ use narrows_coordination::{Label, Lenders, Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
 use narrows_qdisc::htb::Unclassified;
 use narrows_qdisc::{Config, bands, fifo, fq_codel, htb, tbf};
-use narrows_units::wire::{Framing, Overhead};
-use narrows_units::{Bytes, Nanos, Rate};
+use narrows_units::wire::Overhead;
+use narrows_units::{Bytes, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The frame by which a limit in packets is reckoned, in bytes.
 const FRAME: u64 = 1514;
 /// The least burst by FlowValve's rules: two full frames.
 const BURST_MIN: Bytes = Bytes(2 * FRAME);
-/// The assured rate of a class that has none: negligible.
-const NOTHING: Rate = Rate::from_bits_per_sec(8);
 
 /// The classes of a plan, and how packets find them.
 pub(crate) struct Tree<'a> {
@@ -56,7 +55,9 @@ pub(crate) struct Tree<'a> {
 pub(crate) struct Class {
     /// The class above it.
     pub(crate) parent: Option<Name>,
-    /// Its rates; `None` if nothing limits it.
+    /// Where its rates come from; `None` if nothing limits it.
+    pub(crate) own: Option<Own>,
+    /// Its rates, as far as the classes above let them pass.
     pub(crate) rates: Option<Rates>,
     /// Who borrows first.
     pub(crate) prio: u8,
@@ -95,21 +96,8 @@ impl Valve {
     }
 }
 
-/// The rates of a class.
-#[derive(Clone, Copy)]
-pub(crate) struct Rates {
-    /// Assured.
-    pub(crate) rate: Rate,
-    /// Never exceeded.
-    pub(crate) ceil: Rate,
-    /// Credit after a pause.
-    pub(crate) burst: Nanos,
-    /// The charge of a frame.
-    pub(crate) overhead: Overhead,
-}
-
 /// The parameters of a virtual queue.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Queue {
     pub(crate) limit: Bytes,
     /// Whether it was configured explicitly.
@@ -263,9 +251,10 @@ impl<'a> Tree<'a> {
                 return Err(self.needs_queue("codel without a rate above it"));
             }
             At::Free(name) => {
-                let (parent, rates, lender, lends) = (None, None, None, None);
+                let (parent, own, rates, lender, lends) = (None, None, None, None, None);
                 let (prio, quantum, queue, valve) = (0, 1, None, None);
-                let class = Class { parent, rates, prio, quantum, queue, lender, lends, valve };
+                let class =
+                    Class { parent, own, rates, prio, quantum, queue, lender, lends, valve };
                 self.classes.insert(name, class);
                 name
             }
@@ -304,13 +293,8 @@ impl<'a> Tree<'a> {
             return self.place(below, rules, at);
         }
         let name = (handle, 0);
-        let rates = Rates {
-            rate: tbf.rate,
-            ceil: tbf.rate,
-            burst: tbf.rate.time_for(tbf.burst),
-            overhead: self.charge(tbf.overhead)?,
-        };
-        self.add(name, at.parent(), rates, (0, 1), false);
+        let own = Own::Says(Rates::of_tbf(tbf, self.charge(tbf.overhead)?));
+        self.add(name, at.parent(), own, (0, 1), false);
         let entry = match below {
             Some(below) => self.place(below, rules, At::Class(name))?,
             None => self.leaf(Queue::of(tbf.limit), At::Class(name))?,
@@ -349,19 +333,15 @@ impl<'a> Tree<'a> {
             .flatten()
             .map(|(id, class)| (*id, &**class))
             .collect();
-        for &id in &from_above(&classes) {
+        let ids = from_above(&classes);
+        let prios = prios(&classes, &ids);
+        for &id in &ids {
             let narrows_qdisc::Class::Htb(class) = classes[&id].class else { continue };
-            let htb::Class { parent, rate, ceil, burst, cburst, quantum, overhead, .. } = class;
-            let rate = rate.min(ceil);
-            let (parent, ceil, burst) = match parent {
-                Some(parent) => (Some((handle, parent)), ceil, ceil.time_for(cburst)),
-                // It has no class of its qdisc to borrow from.
-                None => (at.parent(), rate, rate.time_for(burst)),
-            };
-            let overhead = self.charge(overhead)?;
-            let prio = if by_valve { class.prio } else { prio(&classes, id) };
-            let (rates, order) = (Rates { rate, ceil, burst, overhead }, (prio, quantum));
-            self.add((handle, id), parent, rates, order, !is_bands);
+            let parent = class.parent.map_or(at.parent(), |parent| Some((handle, parent)));
+            let own = Own::Says(Rates::of_class(&class, self.charge(class.overhead)?));
+            let prio = if by_valve { Some(class.prio) } else { prios.get(&id).copied() };
+            let order = (prio.unwrap_or(0), class.quantum);
+            self.add((handle, id), parent, own, order, !is_bands);
             if by_valve && let Some(added) = self.classes.get_mut(&(handle, id)) {
                 let label = classes[&id].label.as_deref().copied().unwrap_or_default();
                 added.valve = Some(Valve::of(handle, &class, &label));
@@ -383,13 +363,9 @@ impl<'a> Tree<'a> {
             (Some(entry), _) => entry.otherwise,
             (None, Unclassified::Dropped) => Target::Nowhere,
             (None, Unclassified::Sent(limit)) => {
-                let name = (handle, DIRECT);
-                let at = self.band(name, at, (0, bands::QUANTUM_MAX));
                 // Classes have assured rates: without one it would get nothing beside them.
-                let rates = self.classes.get_mut(&name).and_then(|class| class.rates.as_mut());
-                if let Some(rates) = rates {
-                    rates.rate = rates.ceil;
-                }
+                let order = (0, bands::QUANTUM_MAX);
+                let at = self.band((handle, DIRECT), at, Own::Assured, order);
                 self.leaf(Queue::of_packets(limit), at)?.otherwise
             }
         };
@@ -441,7 +417,7 @@ impl<'a> Tree<'a> {
             let id = u32::from(class.id);
             // Those that take turns are behind all others.
             let order = (place.min(strict) as u8, class.quantum.unwrap_or(bands::QUANTUM_MAX));
-            let at = self.band((handle, id), at, order);
+            let at = self.band((handle, id), at, Own::Lent, order);
             entries.insert(id, self.place(*child, below(rules, id), at)?);
         }
         let default = bands.otherwise.map_or(0, u32::from);
@@ -450,47 +426,35 @@ impl<'a> Tree<'a> {
         Ok(self.close(scope, handle, rules, default, &entries, otherwise))
     }
 
-    /// The class `name` without a rate of its own in `at`; what is in it has this place.
-    fn band(&mut self, name: Name, at: At, order: (u8, u32)) -> At {
+    /// The class `name`, which has what the class above it has, in `at`; what is in it has this
+    /// place.
+    fn band(&mut self, name: Name, at: At, own: Own, order: (u8, u32)) -> At {
         let above = at.parent().and_then(|above| self.classes.get(&above)?.rates);
-        match above {
-            Some(above) => {
-                let rates = Rates { rate: NOTHING.min(above.ceil), ..above };
-                self.add(name, at.parent(), rates, order, false);
-                At::Class(name)
-            }
-            None => At::Free(name),
+        if above.is_none() {
+            return At::Free(name);
         }
+        self.add(name, at.parent(), own, order, false);
+        At::Class(name)
     }
 
-    /// Adds a class with `rates`, which the class above it bounds; `order` is its priority and
-    /// weight. Whether it is a class of an `htb`, whose assured rate serves what is in it.
+    /// Adds a class whose rates are `own`, as far as the class above lets them pass; `order` is its
+    /// priority and weight. Whether it is a class of an `htb`, whose assured rate serves what is in
+    /// it.
     fn add(
         &mut self,
         name: Name,
         parent: Option<Name>,
-        mut rates: Rates,
+        own: Own,
         (prio, quantum): (u8, u32),
         is_of_htb: bool,
     ) {
         let above = parent.and_then(|parent| self.classes.get(&parent));
         let lender = above.and_then(|above| above.lends).filter(|_| !is_of_htb);
-        if let Some(above) = above.and_then(|above| above.rates)
-            && parent.is_some_and(|(handle, _)| handle != name.0)
-        {
-            rates.ceil = rates.ceil.min(above.ceil);
-            rates.rate = rates.rate.min(rates.ceil);
-            // A frame is charged once for all qdiscs on its way.
-            let Overhead { per_frame, minimum, framing } = above.overhead;
-            rates.overhead.per_frame = rates.overhead.per_frame.max(per_frame);
-            rates.overhead.minimum = rates.overhead.minimum.max(minimum);
-            if rates.overhead.framing == Framing::Whole {
-                rates.overhead.framing = framing;
-            }
-        }
+        let is_outermost = is_outermost(name, parent);
+        let rates = own.below(above.and_then(|above| above.rates), is_outermost);
         let lends = if is_of_htb { Some(name) } else { lender };
-        let (rates, queue, valve) = (Some(rates), None, None);
-        let class = Class { parent, rates, prio, quantum, queue, lender, lends, valve };
+        let (own, queue, valve) = (Some(own), None, None);
+        let class = Class { parent, own, rates, prio, quantum, queue, lender, lends, valve };
         self.classes.insert(name, class);
     }
 
@@ -567,11 +531,32 @@ fn path<'a>(classes: &'a BTreeMap<u32, &'a PlanClass>, id: u32) -> impl Iterator
     std::iter::successors(Some(id), above).take(classes.len())
 }
 
-/// The best priority of a leaf below `id`, or its own: an inner class borrows for those.
-fn prio(classes: &BTreeMap<u32, &PlanClass>, id: u32) -> u8 {
-    let leaves = classes.iter().filter(|(_, class)| class.leaf.is_some());
-    let below = leaves.filter(|(leaf, _)| path(classes, **leaf).any(|above| above == id));
-    below.filter_map(|(_, leaf)| Some(leaf.class.htb()?.prio)).min().unwrap_or(0)
+/// The best priority of a leaf below each class, or its own: an inner class borrows for those.
+/// `ids` are all of them, each after the one above it.
+fn prios(classes: &BTreeMap<u32, &PlanClass>, ids: &[u32]) -> BTreeMap<u32, u8> {
+    let mut prios = BTreeMap::new();
+    for id in ids.iter().rev() {
+        let class = classes[id];
+        if class.leaf.is_some()
+            && let Some(htb) = class.class.htb()
+        {
+            better(&mut prios, *id, htb.prio);
+        }
+        if let (Some(parent), Some(prio)) = (class.class.parent(), prios.get(id).copied()) {
+            better(&mut prios, parent, prio);
+        }
+    }
+    prios
+}
+
+/// Sets the priority of a class, if it is better than what it has.
+fn better(prios: &mut BTreeMap<u32, u8>, id: u32, prio: u8) {
+    prios.entry(id).and_modify(|best| *best = prio.min(*best)).or_insert(prio);
+}
+
+/// Whether the class above the class `name` is not one of the qdisc of that, or there is none.
+pub(crate) fn is_outermost(name: Name, parent: Option<Name>) -> bool {
+    parent.is_none_or(|(handle, _)| handle != name.0)
 }
 
 /// The qdisc in the size table `key`, or `key` itself.

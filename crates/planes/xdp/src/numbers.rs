@@ -106,11 +106,12 @@ impl<N: Ord + Copy> Series<N> {
                 None => drop(new.insert(name)),
             }
         }
+        let taken = |of: &BTreeMap<N, u32>| of.values().copied().collect::<BTreeSet<u32>>();
+        let (taken_now, taken_before) = (taken(&kept), taken(&self.0));
         // A number that was in use a moment ago is not given away at once: the program may still
         // count under it.
-        let is_taken = |number: &u32, of: &BTreeMap<_, u32>| of.values().any(|used| used == number);
-        let mut free: Vec<u32> = (1..end).filter(|number| !is_taken(number, &kept)).collect();
-        free.sort_by_key(|number| is_taken(number, &self.0));
+        let mut free: Vec<u32> = (1..end).filter(|number| !taken_now.contains(number)).collect();
+        free.sort_by_key(|number| taken_before.contains(number));
         if free.len() < new.len() {
             let (room, needed) = (end as usize - 1, kept.len() + new.len());
             return Err(Refusal::Room { what, room, needed });

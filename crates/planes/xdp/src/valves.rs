@@ -6,7 +6,8 @@
 //! there holds one plane against the other (`crates/lab/sim/src/tree/valves.rs`).
 
 use crate::compile::room;
-use crate::flatten::{Class, Rates};
+use crate::flatten::Class;
+use crate::rates::Rates;
 use crate::{Name, Numbers, Refusal};
 use narrows_bpf::tree::layout::{LABEL_LEVELS, LABEL_RATE_MAX, LENDERS_MAX, Label};
 use narrows_units::Rate;

@@ -7,10 +7,10 @@
 //! ahead (`programs/flow_clock.h`), so the AQM signals where it does in a queue. The limit has room
 //! for super-packets, which are one packet each: TCP keeps two of them with the device.
 
-use crate::flatten::{Class, Queue, Rates};
-use crate::{Enforcement, Name};
+use crate::Enforcement;
+use crate::flatten::Queue;
+use crate::rates::Rates;
 use narrows_units::{Bytes, Nanos};
-use std::collections::BTreeMap;
 
 /// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
 const LIMIT_MIN: Nanos = Nanos::from_millis(5);
@@ -40,6 +40,7 @@ const FRAMES: Bytes = Bytes(2 * 1514);
 const BURST_MIN: Nanos = Nanos::from_millis(1);
 
 /// The parameters of a class, in time at its rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct VirtualQueue {
     /// What would wait longer is dropped.
     pub(crate) limit: Nanos,
@@ -51,32 +52,26 @@ pub(crate) struct VirtualQueue {
     pub(crate) burst: Nanos,
 }
 
-/// The virtual queues of those of `classes` that have a rate.
-pub(crate) fn all(
-    classes: &BTreeMap<Name, Class>,
-    enforcement: Enforcement,
-) -> BTreeMap<Name, VirtualQueue> {
-    let rated = || classes.iter().filter_map(|(name, class)| Some((*name, class, class.rates?)));
-    let leaf = |(name, class, rates): (Name, &Class, Rates)| {
-        let queue = class.queue.as_ref()?;
-        let of =
-            if enforcement.is_shaping() { shaped(queue, &rates) } else { policed(queue, &rates) };
-        Some((name, of))
-    };
-    let mut all: BTreeMap<_, _> = rated().filter_map(leaf).collect();
-    let limit = if enforcement.is_shaping() {
+/// That of a leaf with these rates.
+pub(crate) fn of_leaf(queue: &Queue, rates: &Rates, enforcement: Enforcement) -> VirtualQueue {
+    if enforcement.is_shaping() { shaped(queue, rates) } else { policed(queue, rates) }
+}
+
+/// That of a class with others below it, whose [limit](inner_limit) this is.
+pub(crate) fn of_inner(limit: Nanos, rates: &Rates, enforcement: Enforcement) -> VirtualQueue {
+    let burst = if enforcement.is_shaping() { rates.burst.max(BURST_MIN) } else { rates.burst };
+    VirtualQueue { limit, target: Nanos::MAX, interval: INTERVAL, burst }
+}
+
+/// The limit of classes with others below them, of a tree whose leaves have these.
+pub(crate) fn inner_limit(leaves: impl Iterator<Item = Nanos>, enforcement: Enforcement) -> Nanos {
+    if enforcement.is_shaping() {
         // Whatever a leaf has booked has room above it.
-        all.values().map(|queue| queue.limit).max().unwrap_or(WAIT)
+        leaves.max().unwrap_or(WAIT)
     } else {
         // Twice a leaf's: those that borrow may use half of it.
         Nanos(2 * LIMIT_MAX.0)
-    };
-    for (name, _, Rates { burst, .. }) in rated().filter(|(_, class, _)| class.queue.is_none()) {
-        let burst = if enforcement.is_shaping() { burst.max(BURST_MIN) } else { burst };
-        let of = VirtualQueue { limit, target: Nanos::MAX, interval: INTERVAL, burst };
-        all.insert(name, of);
     }
-    all
 }
 
 fn policed(queue: &Queue, rates: &Rates) -> VirtualQueue {

@@ -7,7 +7,7 @@ use narrows_control::NamesFile;
 use narrows_control::fleet_agent::AgentSocket;
 use narrows_serve::{ApiOptions, Apply, Credentials, Options, Tokens};
 use narrows_store::Store;
-use narrows_sync::{Applied, Applier, Settings};
+use narrows_sync::{Applied, Applier, ApplyError, FilesWriter, Settings};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -112,6 +112,7 @@ impl Serve {
             former_name::adopt(file)?;
         }
         let credentials = self.credentials.as_deref().map(Credentials::read).transpose()?;
+        let apply = apply(&self.directory, self.write_tokens.is_some());
         let options = Options {
             listen: self.listen,
             credentials,
@@ -124,7 +125,7 @@ impl Serve {
             api: Some(ApiOptions {
                 store: self.directory,
                 tokens: self.write_tokens.as_deref().map(Tokens::read).transpose()?,
-                apply: apply(),
+                apply,
             }),
             history: self.history,
             history_max: self.history_max as usize,
@@ -145,9 +146,18 @@ pub fn names(file: Option<&Path>) -> anyhow::Result<NamesFile> {
     })
 }
 
-/// Applies the directory as narrows-sync did the last time.
-fn apply() -> Apply {
+/// Applies the directory at `store` as narrows-sync did the last time. Nobody waits for the files
+/// from which an instance starts, unless none runs; those that a server before this one has not
+/// come to are written now, if this one `writes`.
+fn apply(store: &Path, writes: bool) -> Apply {
     let applier: Mutex<Option<Applier>> = Mutex::default();
+    let files = FilesWriter::of(store.to_owned());
+    if writes
+        && store.exists()
+        && let Some(settings) = Store::open(store).ok().and_then(|store| settings(&store).ok())
+    {
+        files.write_within(Duration::ZERO, &settings);
+    }
     Apply::new(move |store| {
         // What a panic leaves is only what was compiled last.
         let mut applier = applier.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,13 +166,19 @@ fn apply() -> Apply {
             *applier = Some(Applier::new(settings));
         }
         let Some(applier) = applier.as_mut() else { return Ok(()) };
+        let said = |error: ApplyError| error.to_string();
         let Applied { commands, warnings, .. } =
-            applier.apply(store).map_err(|error| error.to_string())?;
-        if commands.is_none() && applier.settings().policy.is_none() {
-            let port = &applier.settings().ports.subscribers;
-            return Err(format!(
-                "no instance has the port {port}, and no policy file is kept: start the instance"
-            ));
+            applier.apply_without_files(store).map_err(said)?;
+        let settings = applier.settings();
+        match (commands, &settings.policy) {
+            (Some(_), _) => files.write_within(Duration::ZERO, settings),
+            (None, Some(_)) => drop(applier.write_files(store).map_err(said)?),
+            (None, None) => {
+                let port = &settings.ports.subscribers;
+                return Err(format!(
+                    "no instance has the port {port}, and no policy file is kept: start the instance"
+                ));
+            }
         }
         for line in warnings.lines() {
             log::warn!("{line}");

@@ -3,14 +3,16 @@
 //! *Incremental changes* are classes of a tree that are added, removed or changed, with their
 //! qdiscs. This is what a subscriber is, and there may be 100,000. Each changed class is laid out
 //! again, with its ancestors, as it may be their first child or have been their last. The filters
-//! are laid out again, too. Any other change lays out everything.
+//! are laid out again, too. A `tbf` above all classes that stays where it is, with another rate, is
+//! such a change, too: a limit that follows a line gets one up to 20 times a second. Any other
+//! change lays out everything.
 
 use super::{Key, Plan, PlanClass, PlanNode, Within, check_node, filling};
 use crate::classful::{Classful, TreeRules};
 use crate::kind::fifo_config;
 use crate::shared::Shared;
 use crate::{
-    ClassId, Classes, Ends, Fifo, Handle, Node, Parent, PolicyError, PortPolicy, Reach, Stab,
+    ClassId, Classes, Ends, Fifo, Handle, Kind, Node, Parent, PolicyError, PortPolicy, Reach, Stab,
 };
 use imbl::OrdMap;
 use narrows_qdisc::{Class, Config};
@@ -76,15 +78,38 @@ impl<'a> Layout<'a> {
         self.plan
     }
 
-    /// Changes the initial plan in the classes `changed`.
-    pub(super) fn change(mut self, changed: &BTreeSet<ClassId>) -> Result<Plan, PolicyError> {
+    /// Changes the initial plan in what `changed` names.
+    pub(super) fn change(mut self, changed: &Changed) -> Result<Plan, PolicyError> {
+        let Changed { classes, limits } = changed;
+        for node in limits.iter().filter_map(|handle| self.port.find(*handle)) {
+            check_node(node, self.queues)?;
+            self.change_limit(node);
+        }
         // Removals first: a qdisc may have moved from one class to another.
-        changed.iter().for_each(|class| self.remove_class(*class));
-        for class in changed {
+        classes.iter().for_each(|class| self.remove_class(*class));
+        for class in classes {
             self.add_class(*class)?;
         }
         self.add_filters();
         Ok(self.plan)
+    }
+
+    /// Lays out again the `tbf` `node`, which is in no class of a tree, and the FIFO that it has if
+    /// there is no other qdisc in it.
+    fn change_limit(&mut self, node: &Node) {
+        let queues = self.queues_of(node);
+        let key = Key { parent: node.parent, handle: Some(node.handle) };
+        let Some(planned) = self.plan.nodes.get(&key).cloned() else { return };
+        let PlanNode { level, children, .. } = &*planned;
+        self.insert_of(node, key, At { level: *level, queues, within: None });
+        self.change_node(key, |node| node.children.clone_from(children));
+        match (self.port.child(node, 1), node.kind.classes()) {
+            (Some(below), _) => self.leave_limit_to_classes(key, below),
+            (None, Classes::One(Some(fifo))) => {
+                self.add_leaf(node, 1, &fifo, At { level: *level, queues, within: None });
+            }
+            (None, _) => {}
+        }
     }
 
     /// Removes the class `id` and its qdiscs.
@@ -323,10 +348,18 @@ fn class_of(tree: &dyn TreeRules, minor: u32, leaf: Option<Key>) -> Option<PlanC
     Some(PlanClass { class, leaf, label })
 }
 
-/// The classes of trees in which `before` and `port` differ, with their ancestors; `None` if
-/// anything else differs.
-pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<BTreeSet<ClassId>> {
-    let mut changed = BTreeSet::new();
+/// Where two policies of a port differ.
+#[derive(Default)]
+pub(super) struct Changed {
+    /// The classes of trees, with their ancestors.
+    classes: BTreeSet<ClassId>,
+    /// The `tbf`s that are in no class of a tree.
+    limits: Vec<Handle>,
+}
+
+/// Where `before` and `port`, on so many queues, differ; `None` if not only there.
+pub(super) fn changed(before: &PortPolicy, port: &PortPolicy, queues: usize) -> Option<Changed> {
+    let mut changed = Changed::default();
     for (old, new) in before.changes(port) {
         if let Some((old, new)) = old.zip(new)
             && old.parent == new.parent
@@ -335,18 +368,38 @@ pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<
             && let Some(minors) = before.changes(&new.kind)
         {
             for minor in minors {
-                changed.insert(new.handle.class(minor));
+                changed.classes.insert(new.handle.class(minor));
                 // It may be the first child of its parent, or have been the last.
                 let above = [before, tree].into_iter().filter_map(|tree| tree.parent(minor));
-                changed.extend(above.map(|above| new.handle.class(above)));
+                changed.classes.extend(above.map(|above| new.handle.class(above)));
             }
+            continue;
+        }
+        if let Some((old, new)) = old.zip(new)
+            && is_limit_in_place(port, old, new)
+            && ![(before, old), (port, new)].iter().any(|(port, node)| shares(port, node, queues))
+        {
+            changed.limits.push(new.handle);
             continue;
         }
         for (port, node) in [(before, old), (port, new)] {
             if let Some(node) = node {
-                changed.insert(port.tree_class(node)?);
+                changed.classes.insert(port.tree_class(node)?);
             }
         }
     }
     Some(changed)
+}
+
+/// Whether `new` of `port` is the `tbf` that `old` is, with other parameters, and above all classes
+/// of trees.
+fn is_limit_in_place(port: &PortPolicy, old: &Node, new: &Node) -> bool {
+    let are_limits = matches!((&old.kind, &new.kind), (Kind::Tbf(_), Kind::Tbf(_)));
+    are_limits && old.parent == new.parent && old.stab == new.stab && port.tree_class(new).is_none()
+}
+
+/// Whether queues may share the bands in `node`, whose classes have its rate then.
+fn shares(port: &PortPolicy, node: &Node, queues: usize) -> bool {
+    let below = port.child(node, 1);
+    below.is_some_and(|below| Shared::of(&node.kind, &below.kind, queues).is_some())
 }

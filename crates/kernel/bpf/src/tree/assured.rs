@@ -15,11 +15,20 @@ pub fn fit(classes: &mut BTreeMap<u32, Class>) {
     }
 }
 
-/// What all classes above let pass: their ceilings, and the rate of the root.
+/// What all classes above let pass.
 fn most_above(classes: &BTreeMap<u32, Class>, class: &Class) -> u64 {
     let above = |class: &Class| classes.get(&class.parent).copied();
-    let limited = std::iter::successors(above(class), above).filter(|class| class.rate != 0);
-    limited.map(|it| if it.parent == 0 { it.rate } else { it.ceil }).min().unwrap_or(u64::MAX)
+    std::iter::successors(above(class), above).map(|it| let_pass(&it)).min().unwrap_or(u64::MAX)
+}
+
+/// What `class` lets pass of all that is below it, in bytes per second: its ceiling, or the rate of
+/// the root. It has not been lowered itself.
+pub fn let_pass(class: &Class) -> u64 {
+    match *class {
+        Class { rate: 0, .. } => u64::MAX,
+        Class { rate, parent: 0, .. } => rate,
+        Class { ceil, .. } => ceil,
+    }
 }
 
 #[cfg(test)]

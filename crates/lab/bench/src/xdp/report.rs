@@ -18,9 +18,9 @@ pub struct Report {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`,
-    /// `tree-flowvalve`, `empty-tcx`, `stamp`, `filter`, `filter-crowded`, `terms`, `edited`,
-    /// `set`, `spread`, `spread-filter`, `spread-set`, `spread-trie`, and these four with `-v6`;
-    /// `set` with `-counters` and `-timeout`, too.
+    /// `tree-followed`, `tree-flowvalve`, `empty-tcx`, `stamp`, `filter`, `filter-crowded`,
+    /// `terms`, `edited`, `set`, `spread`, `spread-filter`, `spread-set`, `spread-trie`, and these
+    /// four with `-v6`; `set` with `-counters` and `-timeout`, too.
     pub program: &'static str,
     /// `test`: frames end with the program. `live`: they leave by a port.
     pub frames: &'static str,

@@ -258,6 +258,7 @@ impl InheritedPlane for InheritedPrograms {
             self.plane.installed[port] = Installed {
                 plan,
                 numbers: Numbers::of(classes, actions),
+                limits: None,
                 before_root: Totals::of(state.before_root),
                 inherited: inherited.collect::<Option<_>>().ok_or_else(unfit)?,
             };

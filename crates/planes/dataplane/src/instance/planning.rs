@@ -13,7 +13,7 @@ use narrows_qdisc::Config;
 use narrows_qdisc::fq_codel::Hosts;
 use narrows_shaper::Installation;
 use narrows_shares::Shares;
-use narrows_xdp::Numbers;
+use narrows_xdp::{Numbers, changed_rates, compile};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -214,8 +214,12 @@ pub(super) fn runnable(
     running: Option<&Plan>,
 ) -> Result<Plan, InstanceError> {
     if let Some(enforcement) = kind.enforcement() {
+        // No rate is refused.
+        if running.is_some_and(|running| changed_rates(running, &plan).is_some()) {
+            return Ok(plan);
+        }
         let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
-        narrows_xdp::compile(&plan, &Numbers::default(), enforcement).map_err(refused)?;
+        compile(&plan, &Numbers::default(), enforcement).map_err(refused)?;
     } else if plan.changed_qdiscs(running.unwrap_or(&Plan::default())).any(shares_among_hosts) {
         let why = "hosts: only `--plane host` has it. Give the class a cake with dual-srchost or \
                    dual-dsthost, or leave it out.";

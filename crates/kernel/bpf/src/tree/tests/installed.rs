@@ -24,6 +24,8 @@ fn image(
         order: port.into(),
         class: 1,
     };
+    // What rules assign to a class that is not there meets whatever was there before.
+    let ports = if rates.contains_key(&1) { ports } else { 0 };
     let label = |(class, burst)| (class, Label { burst, ..Label::default() });
     let scope = |unknown: &u32| Scope { unknown: *unknown, ..Scope::default() };
     Image {
@@ -41,7 +43,7 @@ fn images() -> impl Strategy<Value = Vec<Image>> {
     let few = |most: usize| btree_map(1..6_u32, 1..4_u64, 0..most);
     let image = (few(5), few(3), vec(0..3_u32, 0..3), 0..3_u8)
         .prop_map(|(rates, labels, inner, ports)| image(rates, labels, &inner, ports));
-    vec(image, 1..7)
+    vec(image, 1..5)
 }
 
 /// What the maps have of the plan in force, which is `image`.
@@ -66,12 +68,27 @@ fn over_any_plans_one_has_in_the_maps_what_it_has_over_none() {
     }
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(10) };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let outcome = runner.run(&images(), |images| {
+    let changes = vec(btree_map(1..6_u32, 1..4_u64, 0..4), 0..4);
+    let outcome = runner.run(&vec((images(), changes), 1..4), |steps| {
         let (mut tree, mut fresh) = (tree().unwrap(), tree().unwrap());
-        for image in &images {
-            tree.install(image.clone(), &[]).unwrap();
+        let mut last = Image::default();
+        for (images, changes) in &steps {
+            for image in images {
+                tree.install(image.clone(), &[]).unwrap();
+                last = image.clone();
+            }
+            for change in changes {
+                let classes: Vec<(u32, Class)> =
+                    change.iter().map(|(number, rate)| (*number, class(*rate))).collect();
+                let is_there = change.keys().all(|number| last.classes.contains_key(number));
+                prop_assert_eq!(tree.change(&classes).unwrap().is_some(), is_there);
+                if is_there {
+                    last.classes.extend(classes);
+                }
+                prop_assert_eq!(tree.there[tree.in_force as usize].as_ref(), Some(&last));
+            }
         }
-        let last = images.last().unwrap();
+        let last = &last;
         fresh.install(last.clone(), &[]).unwrap();
         prop_assert_eq!(in_force(&tree, last), in_force(&fresh, last));
         for port in 0..4 {
@@ -104,4 +121,27 @@ fn a_changed_rate_of_a_thousand_classes_is_one_entry() {
         assert_eq!(class[..8], rate.to_ne_bytes());
     }
     assert_eq!(tree.install(all(1_000_000), &[]).unwrap(), 1, "its place has it already");
+}
+
+#[test]
+fn changed_classes_are_written_and_those_of_the_change_before() {
+    let Some(mut tree) = tree() else { return };
+    assert_eq!(tree.change(&[(1, class(5))]).unwrap(), None, "no plan is installed");
+    let rates: BTreeMap<u32, u64> = (1..=1000).map(|number| (number, 1_000_000)).collect();
+    let numbers: Vec<u32> = rates.keys().copied().collect();
+    tree.install(image(rates, BTreeMap::new(), &[1, 2], 2), &numbers).unwrap();
+    // There is room for two plans.
+    assert!(tree.change(&[(7, class(5))]).unwrap().unwrap() > 1000);
+    for rate in [6, 7] {
+        assert_eq!(tree.change(&[(7, class(rate))]).unwrap(), Some(2));
+    }
+    assert_eq!(tree.change(&[(8, class(5)), (9, class(5))]).unwrap(), Some(4));
+    assert_eq!(tree.change(&[]).unwrap(), Some(0));
+    assert_eq!(tree.change(&[(1001, class(5))]).unwrap(), None, "there is no such class");
+    let rate = |number: u32| {
+        let index = tree.in_force * layout::CLASSES_MAX + number;
+        let class = tree.maps.classes.lookup(&index.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        u64::from_ne_bytes(class[..8].try_into().unwrap())
+    };
+    assert_eq!([7, 8, 9, 10].map(rate), [7, 5, 5, 1_000_000]);
 }
