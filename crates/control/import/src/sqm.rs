@@ -398,7 +398,7 @@ const HAVE_VALUES: [&str; 14] = [
 
 /// The options of a section that are read here, or that say nothing of queues. The scripts read
 /// options whether the web page shows them (`qdisc_advanced`) or not.
-const KNOWN: [&str; 33] = [
+const KNOWN: [&str; 36] = [
     "enabled",
     "interface",
     "download",
@@ -430,6 +430,10 @@ const KNOWN: [&str; 33] = [
     "use_mq",
     "autoflow",
     "limit",
+    // What the package for OpenWrt adds.
+    "home",
+    "forwarding",
+    "frames",
     // Of an older htb, whose bursts are this one's own affair.
     "shaper_burst",
     "htb_quantum_function",

@@ -457,6 +457,13 @@ fn an_fq_codel_has_the_limits_targets_and_options_of_its_direction() {
 }
 
 #[test]
+fn the_file_of_the_package_for_openwrt_is_known_in_full() {
+    let file = include_str!("../../../../dist/openwrt/files/narrows.config");
+    let imported = sqm::import(file, Some("eth1"), &ports()).unwrap();
+    assert_eq!(imported.faults, [""; 0]);
+}
+
+#[test]
 fn an_option_that_is_not_known_is_named() {
     let imported = queue(" option bandwith 100\n");
     assert_eq!(imported.faults, ["option bandwith '100' is unknown: left out"]);
