@@ -75,6 +75,7 @@ fn all_spellings_of_everything_are_taken() {
         "parent ffff: protocol ip pref 10 u32 match ip src 0.0.0.0/0 flowid :1 action mirred egress redirect dev ifb0",
         "parent ffff: protocol ipv6 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev ifb0",
         "ingress protocol all matchall action mirred egress redirect dev ifb4eth0",
+        "parent ffff: protocol all prio 39999 u32 match u32 0 0 action mirred egress redirect dev eth0-ifb",
         "ingress matchall action mirred e r d ifb0",
         "ingress flower action mirred egress redirect dev ifb0 pipe",
         "ingress basic action mirred egress redirect index 7 dev ifb0",
