@@ -289,6 +289,8 @@ impl Services {
     /// The services in `text`, whose rings are not dealt.
     fn read(text: &str) -> Result<Self, String> {
         let mut services = Self::default();
+        // Some editors begin a file with this mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -693,6 +695,13 @@ mod tests {
         let before = services.clone();
         services.restore(text, NOW).unwrap();
         assert_eq!(services.entries, before.entries, "nothing is new");
+    }
+
+    #[test]
+    fn a_text_may_begin_with_the_mark_of_an_editor_and_end_lines_as_it_does() {
+        let mut services = Services::default();
+        services.restore("\u{feff}-A -t 192.0.2.1:80 -s rr\r\n\r\n", NOW).unwrap();
+        assert_eq!(done(&mut services, "save"), "-A -t 192.0.2.1:80 -s rr\n");
     }
 
     #[test]
