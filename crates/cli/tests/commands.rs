@@ -268,9 +268,11 @@ fn options_about_workers_are_not_taken_silently_where_there_are_none() {
     let (code, said) = run(&[&ports[..], &["--busy-poll"]].concat());
     assert!(code == Some(1) && said.contains("Leave it out"), "{said}");
     let (_, said) = run(&[&ports[..], &["--frames", "2048", "--cores", "0"]].concat());
-    for option in ["--frames has no effect", "--cores has no effect"] {
+    for option in ["\nnote: --frames has no effect", "note: --cores has no effect"] {
         assert!(said.contains(option), "{said}");
     }
+    let (code, said) = run(&[&ports[..], &["--xdp", "tcx", "--dispatcher"]].concat());
+    assert!(code == Some(1) && said.contains("leave out --dispatcher"), "{said}");
     let (_, said) = run(&["--ports", "nrw-no-a,nrw-no-b", "--frames", "2048"]);
     assert!(!said.contains("no effect"), "{said}");
     let (code, said) = run(&["--plane", "host", "--ports", "nrw-no*", "--copy"]);

@@ -90,8 +90,9 @@ struct Sqm {
 /// The qdiscs, classes and filters of this host, or the output of `tc -j`.
 #[derive(Args)]
 struct FromTc {
-    /// Files with the output of `tc -d -j qdisc show`, `tc -d -j class show dev NAME` (JSON or text,
-    /// as the version of tc prints it) and `tc -j filter show dev NAME`. Default: query this host.
+    /// Files with the output of `tc -d -j qdisc show`, `tc -d -j class show dev NAME` (JSON or
+    /// text, as the version of tc prints it) and `tc -j filter show dev NAME`. Default: query this
+    /// host.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 

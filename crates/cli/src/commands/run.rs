@@ -269,6 +269,12 @@ impl Run {
         if matches!((plane, self.xdp), (PlaneKind::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
         }
+        if self.dispatcher.is_some() && matches!(self.xdp, Some(Xdp::Tcx)) {
+            bail!(
+                "--dispatcher joins other XDP programs, and at tcx others run beside Narrows \
+                 without it: leave out --dispatcher, or --xdp tcx"
+            );
+        }
         if forwarding.is_router() && self.fail_closed {
             bail!(
                 "a router cannot fail closed: without this process the kernel routes by itself. \
@@ -374,7 +380,7 @@ impl Run {
         }
         for option in self.of_workers() {
             output::report(format_args!(
-                "note: {option} has no effect: this plane has no workers and no frames of its own"
+                "note: {option} has no effect: this plane has no workers and no frames of its own\n"
             ));
         }
         Ok(())
