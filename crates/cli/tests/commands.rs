@@ -248,6 +248,38 @@ fn cores_that_are_not_there_are_refused_before_the_ports_are_looked_at() {
 }
 
 #[test]
+fn an_import_for_one_port_twice_is_refused() {
+    // The second direction would replace the first.
+    for from in [["import", "sqm", "no-such-file"], ["import", "libreqos", "no-such-folder"]] {
+        let output = narrows(&[&from[..], &["--ports", "eth1,eth1"]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("name two different interfaces"), "{said}");
+    }
+}
+
+#[test]
+fn options_about_workers_are_not_taken_silently_where_there_are_none() {
+    let run = |words: &[&str]| {
+        let output = narrows(&[&["run"], words].concat());
+        (output.status.code(), text(&output.stderr).to_string())
+    };
+    let ports = ["--ports", "nrw-no-a,nrw-no-b", "--plane", "xdp"];
+    let (code, said) = run(&[&ports[..], &["--busy-poll"]].concat());
+    assert!(code == Some(1) && said.contains("Leave it out"), "{said}");
+    let (_, said) = run(&[&ports[..], &["--frames", "2048", "--cores", "0"]].concat());
+    for option in ["\nnote: --frames has no effect", "note: --cores has no effect"] {
+        assert!(said.contains(option), "{said}");
+    }
+    let (code, said) = run(&[&ports[..], &["--xdp", "tcx", "--dispatcher"]].concat());
+    assert!(code == Some(1) && said.contains("leave out --dispatcher"), "{said}");
+    let (_, said) = run(&["--ports", "nrw-no-a,nrw-no-b", "--frames", "2048"]);
+    assert!(!said.contains("no effect"), "{said}");
+    let (code, said) = run(&["--plane", "host", "--ports", "nrw-no*", "--copy"]);
+    assert!(code == Some(1) && said.contains("leave out --copy"), "{said}");
+}
+
+#[test]
 fn numbers_that_are_text_until_a_policy_is_made_are_refused_then() {
     for rate in ["", "-1", "0", "inf", "nan", "1e400", "18446744073709551616gbit"] {
         let ports = ["setup", "--ports", "nrw-no-a", "nrw-no-b", "--link", "docsis", "--dry-run"];

@@ -90,8 +90,9 @@ struct Sqm {
 /// The qdiscs, classes and filters of this host, or the output of `tc -j`.
 #[derive(Args)]
 struct FromTc {
-    /// Files with the output of `tc -j qdisc show`, `tc -d -j class show dev NAME` (JSON or text,
-    /// as the version of tc prints it) and `tc -j filter show dev NAME`. Default: query this host.
+    /// Files with the output of `tc -d -j qdisc show`, `tc -d -j class show dev NAME` (JSON or
+    /// text, as the version of tc prints it) and `tc -j filter show dev NAME`. Default: query this
+    /// host.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -193,7 +194,8 @@ impl FromTc {
     /// Queries the running kernel.
     fn ask(&self, printed: &mut Printed) -> anyhow::Result<()> {
         let of = self.dev.iter().flat_map(|dev| ["dev", dev]);
-        let qdiscs = tc(["-j", "qdisc", "show"].into_iter().chain(of))?;
+        // With details, which have size tables and what a tbf adds to each packet.
+        let qdiscs = tc(["-d", "-j", "qdisc", "show"].into_iter().chain(of))?;
         printed.add(&qdiscs, self.dev.as_deref(), None)?;
         for (dev, handles) in printed.handles() {
             // With details, which have the quantum.

@@ -138,6 +138,9 @@ pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
     match text.split(',').collect::<Vec<_>>()[..] {
         [a, b] if !a.is_empty() && !b.is_empty() => {
             [a, b].into_iter().try_for_each(narrows_tc::check_device_name)?;
+            if a == b {
+                return Err(format!("both ports are \"{a}\": name two different interfaces"));
+            }
             Ok([a.to_owned(), b.to_owned()])
         }
         _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),

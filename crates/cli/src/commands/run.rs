@@ -110,8 +110,9 @@ pub struct Run {
 
     /// Frames of each worker for queued packets, half of them for each direction; the rings' frames
     /// come on top. A frame is 2 KiB, or 4 KiB in zero copy and with an MTU above 1770.
-    #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
-    frames: u32,
+    /// Default: 16384.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
+    frames: Option<u32>,
 
     /// Run programs only there. Default: native if the driver has it, else generic; in the plane
     /// `xdp`, tcx instead of generic, and for a veth.
@@ -262,8 +263,17 @@ impl Run {
                 "round trips are only measured in the plane `xsk`: leave out one of both options"
             );
         }
+        if plane != PlaneKind::Xsk {
+            self.without_workers()?;
+        }
         if matches!((plane, self.xdp), (PlaneKind::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
+        }
+        if self.dispatcher.is_some() && matches!(self.xdp, Some(Xdp::Tcx)) {
+            bail!(
+                "--dispatcher joins other XDP programs, and at tcx others run beside Narrows \
+                 without it: leave out --dispatcher, or --xdp tcx"
+            );
         }
         if forwarding.is_router() && self.fail_closed {
             bail!(
@@ -314,6 +324,7 @@ impl Run {
                 allowed.join(", ")
             );
         }
+        let frames = self.frames.unwrap_or(FRAMES);
         let options = RunOptions {
             forwarding,
             batch: self.batch,
@@ -322,8 +333,8 @@ impl Run {
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
             plane,
             session: SessionOptions {
-                frames: self.frames,
-                ring: ring_for(self.frames),
+                frames,
+                ring: ring_for(frames),
                 cpus: if cores.is_empty() { allowed } else { cores },
                 busy_poll: self.busy_poll,
                 hook: xdp.map(Xdp::hook),
@@ -345,6 +356,36 @@ impl Run {
 }
 
 impl Run {
+    /// The options about workers and their frames that are given.
+    fn of_workers(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--busy-poll", self.busy_poll),
+            ("--cores", !self.cores.is_empty()),
+            ("--frames", self.frames.is_some()),
+            ("--copy", self.copy),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+
+    /// Checks the options for a plane without queues.
+    ///
+    /// # Errors
+    /// If one asks for what the plane cannot do. Others only say how much the workers may have.
+    fn without_workers(&self) -> anyhow::Result<()> {
+        if self.busy_poll {
+            bail!(
+                "--busy-poll keeps workers awake, and this plane has none: packets are handled in \
+                 the driver. Leave it out"
+            );
+        }
+        for option in self.of_workers() {
+            output::report(format_args!(
+                "note: {option} has no effect: this plane has no workers and no frames of its own\n"
+            ));
+        }
+        Ok(())
+    }
+
     /// Keeps an instance for each interface that a pattern matches.
     fn keep_each(self, own: Own) -> anyhow::Result<ExitCode> {
         let others = [
@@ -356,7 +397,8 @@ impl Run {
             ("--dispatcher", self.dispatcher.is_some()),
             ("--round-trips", self.round_trips),
         ];
-        if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
+        let others = others.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| *option);
+        if let Some(option) = others.chain(self.of_workers()).next() {
             bail!(
                 "with patterns each interface has an instance of its own, which takes only --batch, \
                  --sets and --state: leave out {option}"

@@ -61,21 +61,19 @@ pub struct Set {
 impl Set {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let (words, file) = without_file(&self.words)?;
-        let is_restore = |word: &String| ["restore", "-R", "--restore"].contains(&word.as_str());
-        let said = match words.iter().position(is_restore) {
-            Some(_) => {
-                let may_exist = words.iter().any(|word| ["-exist", "-!"].contains(&word.as_str()));
-                let options = ["-exist", "-!", "-quiet", "-q"];
-                let mut others = words
-                    .iter()
-                    .filter(|word| !is_restore(word) && !options.contains(&word.as_str()));
-                if let Some(word) = others.next() {
+        let said = match command(&words) {
+            Some(at) if ["restore", "-R", "--restore"].contains(&words[at].as_str()) => {
+                let exist = ["-exist", "-!", "--exist"];
+                let may_exist = words.iter().any(|word| exist.contains(&word.as_str()));
+                let others = words[..at].iter().chain(&words[at + 1..]);
+                if let Some(word) = others.clone().find(|word| !FLAGS.contains(&word.as_str())) {
                     bail!("unknown argument \"{word}\" of restore: it takes -exist and -file FILE");
                 }
                 restore(&instance(&self.ports)?, file.as_deref(), may_exist)?
             }
-            None => {
-                let said = ask(&instance(&self.ports)?, &Request::Set { args: words })?;
+            _ => {
+                let request = Request::Set { args: words.clone() };
+                let said = ask(&instance(&self.ports)?, &request)?;
                 match file {
                     Some(file) if said.code == 0 => {
                         std::fs::write(&file, &said.stdout)
@@ -86,24 +84,59 @@ impl Set {
                 }
             }
         };
-        let output = if is_saved(&self.words) { Output::Saved } else { Output::Text };
+        let output = if is_saved(&words) { Output::Saved } else { Output::Text };
         Ok(print(&said, output))
+    }
+}
+
+/// Options of ipset without a value, which may stand in front of the command.
+const FLAGS: [&str; 18] = [
+    "-exist",
+    "-!",
+    "--exist",
+    "-quiet",
+    "-q",
+    "--quiet",
+    "-sorted",
+    "-s",
+    "--sorted",
+    "-resolve",
+    "-r",
+    "--resolve",
+    "-name",
+    "-n",
+    "--name",
+    "-terse",
+    "-t",
+    "--terse",
+];
+
+/// Which of `words`, without `-file`, is the command. A set may be called as a command is.
+fn command(words: &[String]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += match words.get(at)?.as_str() {
+            "-output" | "-o" | "--output" => 2,
+            word if FLAGS.contains(&word) => 1,
+            _ => return Some(at),
+        };
     }
 }
 
 /// Whether `words` print lines that make sets again.
 fn is_saved(words: &[String]) -> bool {
-    words.iter().any(|word| ["save", "s", "-S", "--save"].contains(&word.as_str()))
+    let is_save = |at: usize| ["save", "s", "-S", "--save"].contains(&words[at].as_str());
+    command(words).is_some_and(is_save)
 }
 
 /// `words` without `-file FILE`, and the file.
 fn without_file(words: &[String]) -> anyhow::Result<(Vec<String>, Option<String>)> {
     let mut rest = words.to_vec();
-    let is_file = |word: &String| ["-file", "-f", "--file"].contains(&word.as_str());
-    // The first word is a command, and `-f` is one.
-    let Some(at) = rest.iter().skip(1).position(is_file).map(|at| at + 1) else {
-        return Ok((rest, None));
+    let is_file = |at: &usize| {
+        let is_comment = *at > 0 && rest[*at - 1] == "comment";
+        ["-file", "-f", "--file"].contains(&rest[*at].as_str()) && !is_comment
     };
+    let Some(at) = (0..rest.len()).find(is_file) else { return Ok((rest, None)) };
     rest.remove(at);
     if at == rest.len() {
         bail!("missing mandatory argument FILE of -file");
@@ -156,12 +189,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_stand_anywhere_behind_the_command() {
-        let (rest, file) = without_file(&words("restore -file x -exist")).unwrap();
-        assert_eq!((rest, file.as_deref()), (words("restore -exist"), Some("x")));
-        let (rest, file) = without_file(&words("-f a")).unwrap();
-        assert_eq!((rest, file), (words("-f a"), None), "the command flush");
+    fn a_file_may_stand_anywhere_but_behind_a_comment() {
+        for line in ["restore -file x -exist", "-f x restore -exist", "restore -exist --file x"] {
+            let (rest, file) = without_file(&words(line)).unwrap();
+            assert_eq!((rest, file.as_deref()), (words("restore -exist"), Some("x")), "{line}");
+        }
+        let (rest, file) = without_file(&words("add a 1.2.3.4 comment -file")).unwrap();
+        assert_eq!((rest.len(), file), (5, None));
         assert!(without_file(&words("save -file")).is_err());
+    }
+
+    #[test]
+    fn a_set_may_be_called_as_a_command_is() {
+        for (line, at) in [
+            ("restore", Some(0)),
+            ("-! -q restore", Some(2)),
+            ("-o save list restore", Some(2)),
+            ("add restore 1.2.3.4", Some(0)),
+            ("-exist", None),
+        ] {
+            assert_eq!(command(&words(line)), at, "{line}");
+        }
+        assert!(is_saved(&words("-t save")) && !is_saved(&words("list save")));
     }
 
     #[test]

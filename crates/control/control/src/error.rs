@@ -9,7 +9,7 @@ pub enum ControlError {
     /// No instance runs here.
     #[error(
         "no narrows runs in this network namespace{0}; start one with \
-         `narrows run --ports A,B`, or give a file with `--policy FILE`"
+         `narrows run --ports A,B`; without one, `narrows tc --policy FILE` works on a file"
     )]
     NoInstance(String),
     /// Another user's instances may run here.

@@ -68,6 +68,8 @@ impl Config {
     /// The first line that is wrong.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
+        // Some editors begin a file with this mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (line, text) in (1..).zip(text.lines()) {
             let refused = |why| ConfigError { line, why };
             let words = shlex::split(text).ok_or_else(|| refused("a quote is open".into()))?;
@@ -352,6 +354,12 @@ mod tests {
         let words: Vec<&str> = line.split(' ').collect();
         let config = Config::parse(line).unwrap();
         config.check(service(&words[..2].join(" "))).unwrap()
+    }
+
+    #[test]
+    fn a_file_may_begin_with_the_mark_of_an_editor_and_end_lines_as_it_does() {
+        let config = Config::parse("\u{feff}-t 192.0.2.1:80 --tcp\r\n\r\n# none\r\n").unwrap();
+        assert!(config.check(service("-t 192.0.2.1:80")).is_ok());
     }
 
     #[test]

@@ -95,6 +95,36 @@ enum Direction {
     Upload,
 }
 
+/// The Ethernet header, which a `ppp` interface lacks.
+const HEADER: i32 = 14;
+
+/// What the options of a direction are called.
+struct Names {
+    options: &'static str,
+    ecn: &'static str,
+    target: &'static str,
+    limit: &'static str,
+}
+
+impl Direction {
+    const fn names(self) -> Names {
+        match self {
+            Self::Download => Names {
+                options: "iqdisc_opts",
+                ecn: "ingress_ecn",
+                target: "itarget",
+                limit: "ilimit",
+            },
+            Self::Upload => Names {
+                options: "eqdisc_opts",
+                ecn: "egress_ecn",
+                target: "etarget",
+                limit: "elimit",
+            },
+        }
+    }
+}
+
 struct Shaper<'a> {
     section: &'a Section,
     draft: &'a mut Draft,
@@ -115,6 +145,11 @@ impl Shaper<'_> {
             if self.section.get(option).is_some() {
                 self.draft.report("options of tc's size tables have no use here", option);
             }
+        }
+        let unknown = self.section.keys().filter(|key| !KNOWN.contains(key));
+        for option in unknown.map(str::to_owned).collect::<Vec<_>>() {
+            let value = self.get(&option).to_owned();
+            self.draft.fault(&format!("option {option} '{value}' is unknown: left out"));
         }
     }
 
@@ -159,10 +194,8 @@ impl Shaper<'_> {
     }
 
     fn cake(&mut self, dev: &str, kbit: u64, direction: Direction, tins: Tins) {
-        let advanced = is_on(self.section.get("qdisc_advanced"));
-        let is_download = direction == Direction::Download;
-        // Without the advanced options, both are on.
-        let squashes = |option: &str| is_download && !(advanced && self.get(option) == "0");
+        // Both are on unless the file turns them off.
+        let squashes = |option: &str| direction == Direction::Download && self.get(option) != "0";
         let (squash, wash) = (squashes("squash_ingress"), squashes("squash_dscp"));
         let mut words = vec![format!("bandwidth {}", rate(kbit))];
         words.push(match tins {
@@ -174,32 +207,27 @@ impl Shaper<'_> {
             words.push("wash".to_owned());
         }
         words.extend(self.link_of_cake());
-        let (options, ecn) = match direction {
-            Direction::Download => ("iqdisc_opts", "ingress_ecn"),
-            Direction::Upload => ("eqdisc_opts", "egress_ecn"),
-        };
-        if advanced && self.get(ecn) == "NOECN" && self.get("qdisc") != "cake" {
-            self.draft.note("cake marks what can be marked, whatever this says", ecn);
+        let names = direction.names();
+        if self.get(names.ecn) == "NOECN" && self.get("qdisc") != "cake" {
+            self.draft.note("cake marks what can be marked, whatever this says", names.ecn);
         }
-        if is_on(self.section.get("qdisc_really_really_advanced")) && advanced {
-            let given = self.get(options).to_owned();
-            self.options(options, &given, &mut words);
-            for option in ["itarget", "etarget", "ilimit", "elimit"] {
-                if !matches!(self.get(option), "" | "auto" | "1001") {
-                    let value = self.get(option).to_owned();
-                    let what = "cake sets its target and limit by the rate: left out";
-                    self.draft.fault(&format!("{option} {value}: {what}"));
-                }
+        let given = self.get(names.options).to_owned();
+        self.options("cake", names.options, &given, &mut words);
+        for (option, usual) in [(names.target, "auto"), (names.limit, "1001")] {
+            let value = self.get(option).to_owned();
+            if !value.is_empty() && value != usual {
+                let what = "cake sets its target and limit by the rate: left out";
+                self.draft.fault(&format!("{option} {value}: {what}"));
             }
         }
         self.draft
             .attempt(&format!("qdisc replace dev {dev} root cake {}", words.join(" ")), "cake");
     }
 
-    /// Adds the words of `given` that cake takes behind `words`.
-    fn options(&mut self, option: &str, given: &str, words: &mut Vec<String>) {
+    /// Adds the words of `given` that a `kind` takes behind `words`.
+    fn options(&mut self, kind: &str, option: &str, given: &str, words: &mut Vec<String>) {
         let takes = |words: &[String], more: &str| {
-            let line = format!("qdisc add dev port root cake {} {more}", words.join(" "));
+            let line = format!("qdisc add dev port root {kind} {} {more}", words.join(" "));
             narrows_tc::load(&line, "sqm", &narrows_tc::OfflineHost::default())
                 .map_err(|why| why.lines().next().unwrap_or("").to_owned())
         };
@@ -259,7 +287,16 @@ impl Shaper<'_> {
     /// The overhead of the link, in cake's words.
     fn link_of_cake(&mut self) -> Vec<String> {
         let Some(is_atm) = self.is_atm() else { return Vec::new() };
-        let mut words = vec![format!("overhead {}", self.bytes("overhead", -64..=256))];
+        let given = self.bytes("overhead", -64..=256);
+        // A size table counts from the frame, and cake from the network layer.
+        let is_table = self.get("linklayer_adaptation_mechanism") == "tc_stab";
+        let counts_header = is_table && !self.get("interface").contains("ppp");
+        let overhead = if counts_header { given + HEADER } else { given };
+        if counts_header {
+            let what = "a size table counts the Ethernet header, and cake does not: overhead is 14 bytes more";
+            self.draft.note(what, &format!("{given} is {overhead}"));
+        }
+        let mut words = vec![format!("overhead {overhead}")];
         words.push(if is_atm { "atm" } else { "noatm" }.to_owned());
         let mpu = self.bytes("tcMPU", 0..=256);
         if mpu > 0 {
@@ -270,8 +307,6 @@ impl Shaper<'_> {
 
     /// The overhead of the link, in tbf's words.
     fn link_of_tbf(&mut self) -> String {
-        /// The Ethernet header, which a `ppp` interface lacks.
-        const HEADER: i32 = 14;
         let Some(is_atm) = self.is_atm() else { return String::new() };
         let given = self.bytes("overhead", -64..=256);
         let is_ppp = self.get("interface").contains("ppp");
@@ -310,15 +345,96 @@ impl Shaper<'_> {
             rate(kbit)
         );
         self.draft.attempt(&tbf, "tbf");
-        let is_marking = match direction {
-            Direction::Download => self.get("ingress_ecn") != "NOECN",
-            Direction::Upload => self.get("egress_ecn") == "ECN",
+        let names = direction.names();
+        let ecn = if self.get(names.ecn) == "NOECN" { "noecn" } else { "ecn" };
+        let mut words = vec![ecn.to_owned()];
+        let limit = self.get(names.limit).to_owned();
+        let more = match limit.as_str() {
+            "" => String::new(),
+            limit => format!("limit {limit}"),
         };
-        let ecn = if is_marking { "ecn" } else { "noecn" };
-        let leaf = format!("qdisc replace dev {dev} parent 1:1 fq_codel {ecn}");
+        self.options("fq_codel", names.limit, &more, &mut words);
+        let target = match self.get(names.target) {
+            "" | "auto" | "Auto" | "AUTO" => for_a_slow_line(kbit),
+            "default" | "Default" | "DEFAULT" => String::new(),
+            target => format!("target {target}"),
+        };
+        self.options("fq_codel", names.target, &target, &mut words);
+        let given = self.get(names.options).to_owned();
+        self.options("fq_codel", names.options, &given, &mut words);
+        let leaf = format!("qdisc replace dev {dev} parent 1:1 fq_codel {}", words.join(" "));
         self.draft.attempt(&leaf, "fq_codel");
     }
 }
 
-/// The words of cake that have a value behind them.
-const HAVE_VALUES: [&str; 6] = ["bandwidth", "rtt", "overhead", "mpu", "memlimit", "fwmark"];
+/// The target that sqm-scripts gives to a line on which a full packet takes longer than CoDel's 5
+/// ms, and an interval that is longer by as much; nothing for others.
+fn for_a_slow_line(kbit: u64) -> String {
+    /// How long a full packet in cells of ATM takes at 1 kbit/s, in microseconds.
+    const PACKET_US: u64 = 33 * 53 * 8 * 1000;
+    match PACKET_US / kbit.max(1) {
+        ..=5000 => String::new(),
+        target => format!("target {target}us interval {}us", target + 95_000),
+    }
+}
+
+/// The words of cake and of fq_codel that have a value behind them.
+const HAVE_VALUES: [&str; 14] = [
+    "bandwidth",
+    "rtt",
+    "overhead",
+    "mpu",
+    "memlimit",
+    "fwmark",
+    "limit",
+    "flows",
+    "target",
+    "interval",
+    "quantum",
+    "memory_limit",
+    "drop_batch",
+    "ce_threshold",
+];
+
+/// The options of a section that are read here, or that say nothing of queues. The scripts read
+/// options whether the web page shows them (`qdisc_advanced`) or not.
+const KNOWN: [&str; 36] = [
+    "enabled",
+    "interface",
+    "download",
+    "upload",
+    "qdisc",
+    "script",
+    "linklayer",
+    "overhead",
+    "linklayer_adaptation_mechanism",
+    "linklayer_advanced",
+    "tcMTU",
+    "tcTSIZE",
+    "tcMPU",
+    "qdisc_advanced",
+    "qdisc_really_really_advanced",
+    "squash_dscp",
+    "squash_ingress",
+    "ingress_ecn",
+    "egress_ecn",
+    "ilimit",
+    "elimit",
+    "itarget",
+    "etarget",
+    "target",
+    "iqdisc_opts",
+    "eqdisc_opts",
+    "debug_logging",
+    "verbosity",
+    "use_mq",
+    "autoflow",
+    "limit",
+    // What the package for OpenWrt adds.
+    "home",
+    "forwarding",
+    "frames",
+    // Of an older htb, whose bursts are this one's own affair.
+    "shaper_burst",
+    "htb_quantum_function",
+];

@@ -17,6 +17,7 @@
 
 mod class_text;
 mod filter;
+mod netem;
 mod qdisc;
 mod value;
 
@@ -188,6 +189,10 @@ impl Device {
         for filter in &self.filters {
             let place = filter::Place { dev, root, kinds: &kinds, tables: &tables };
             counts[2] += usize::from(filter::write(&place, filter, draft));
+        }
+        if self.qdiscs.iter().any(|qdisc| qdisc::has_details(qdisc) == Some(false)) {
+            let what = "tc has printed no details (tc -d -j qdisc show)";
+            draft.fault(&format!("{what} of {dev}: size tables, mpu and linklayer are left out"));
         }
         for what in &self.lacking {
             draft.fault(&format!("{what} of {dev}: left out"));

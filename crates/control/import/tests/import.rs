@@ -397,10 +397,8 @@ fn every_word_that_cake_takes_is_taken() {
         ("unlimited", "unlimited"),
         ("inner", "inner"),
     ] {
-        let imported = queue(&format!(
-            " option script piece_of_cake.qos\n option qdisc_advanced 1\n option \
-             qdisc_really_really_advanced 1\n option eqdisc_opts '{given}'\n"
-        ));
+        let imported =
+            queue(&format!(" option script piece_of_cake.qos\n option eqdisc_opts '{given}'\n"));
         let line = format!("dev wan0 root cake bandwidth 10mbit besteffort {taken}\n");
         assert!(imported.policy.contains(&line), "{given}\n{}", imported.policy);
         assert_eq!(imported.faults, [""; 0], "{given}");
@@ -416,13 +414,59 @@ fn a_word_that_cake_refuses_is_left_out_with_its_value_and_the_reason() {
         ("ack-filter mpu", "\"mpu\" is left out"),
         ("quick ack-filter", "\"quick\" is left out"),
     ] {
-        let imported = queue(&format!(
-            " option qdisc_advanced 1\n option qdisc_really_really_advanced 1\n option eqdisc_opts \
-             '{given}'\n"
-        ));
+        let imported = queue(&format!(" option eqdisc_opts '{given}'\n"));
         assert!(imported.faults.iter().any(|fault| fault.contains(said)), "{:?}", imported.faults);
         assert!(imported.policy.contains("ack-filter\n"), "{}", imported.policy);
     }
+}
+
+#[test]
+fn options_count_whether_the_web_page_shows_them_or_not() {
+    let words = " option script layer_cake.qos\n option iqdisc_opts 'dual-dsthost ingress'\n \
+                 option squash_dscp 0\n option squash_ingress 0\n option ilimit 50\n";
+    for advanced in ["", " option qdisc_advanced 0\n option qdisc_really_really_advanced 0\n"] {
+        let imported = queue(&format!("{words}{advanced}"));
+        let line = "dev lan0 root cake bandwidth 50mbit diffserv3 dual-dsthost ingress\n";
+        assert!(imported.policy.contains(line), "{}", imported.policy);
+        let limit = "ilimit 50: cake sets its target and limit by the rate: left out";
+        assert_eq!(imported.faults, [limit]);
+    }
+}
+
+#[test]
+fn an_fq_codel_has_the_limits_targets_and_options_of_its_direction() {
+    for (options, upload) in [
+        ("", "ecn"),
+        (" option egress_ecn NOECN\n", "noecn"),
+        (" option elimit 600\n option etarget 7ms\n", "ecn limit 600 target 7ms"),
+        (
+            " option etarget auto\n option eqdisc_opts 'quantum 300 noecn'\n",
+            "ecn quantum 300 noecn",
+        ),
+        (" option upload 1000\n", "ecn target 13992us interval 108992us"),
+        (" option upload 1000\n option etarget default\n", "ecn"),
+    ] {
+        let imported = queue(&format!(" option script simplest.qos\n{options}"));
+        let line = format!("dev wan0 parent 1:1 fq_codel {upload}\n");
+        assert!(imported.policy.contains(&line), "{options}\n{}", imported.policy);
+        assert_eq!(imported.faults, [""; 0], "{options}");
+    }
+    let imported =
+        queue(" option script simplest.qos\n option elimit x\n option eqdisc_opts nat\n");
+    assert!(imported.faults.iter().any(|fault| fault.contains("elimit: \"limit x\"")));
+}
+
+#[test]
+fn the_file_of_the_package_for_openwrt_is_known_in_full() {
+    let file = include_str!("../../../../dist/openwrt/files/narrows.config");
+    let imported = sqm::import(file, Some("eth1"), &ports()).unwrap();
+    assert_eq!(imported.faults, [""; 0]);
+}
+
+#[test]
+fn an_option_that_is_not_known_is_named() {
+    let imported = queue(" option bandwith 100\n");
+    assert_eq!(imported.faults, ["option bandwith '100' is unknown: left out"]);
 }
 
 #[test]
@@ -447,6 +491,18 @@ fn overhead_means_the_same_for_each_link_layer() {
                 lines.iter().all(|line| line.ends_with(" linklayer atm") || line.contains(" atm"));
             assert_eq!(is_atm, layer == "atm", "{lines:?}");
         }
+    }
+}
+
+#[test]
+fn an_overhead_of_a_size_table_counts_the_ethernet_header() {
+    let table = " option linklayer ethernet\n option overhead 30\n option \
+                 linklayer_adaptation_mechanism tc_stab\n";
+    for (interface, overhead) in [("eth1", "overhead 44"), ("pppoe-wan", "overhead 30")] {
+        let imported = queue(&format!(
+            " option script layer_cake.qos\n{table} option interface {interface}\n"
+        ));
+        assert!(imported.policy.contains(overhead), "{}", imported.policy);
     }
 }
 

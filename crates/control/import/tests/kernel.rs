@@ -63,6 +63,7 @@ fn tree() -> impl Strategy<Value = Tree> {
         Just("pfifo limit 33"),
         Just("bfifo limit 33333"),
         Just("tbf rate 7777kbit burst 5000 latency 30ms"),
+        Just("tbf rate 7777kbit burst 5000 latency 30ms mpu 64 overhead 4 linklayer atm"),
     ];
     let filter = (1..9_u32, any::<u32>(), any::<u32>(), 0..6_u32, 0..8_usize);
     let filter = filter.prop_map(|(pref, value, mask, at, class)| Filter {
@@ -179,7 +180,7 @@ fn import(ask: &mut dyn FnMut(&str) -> String) -> Imported {
             .add(text.as_bytes(), Some(DEV), parent)
             .unwrap_or_else(|why| panic!("{why}\n{text}"));
     };
-    add(&mut printed, &format!("-j qdisc show dev {DEV}"), None);
+    add(&mut printed, &format!("-d -j qdisc show dev {DEV}"), None);
     add(&mut printed, &format!("-d -j class show dev {DEV}"), None);
     for (_, handles) in printed.handles() {
         for handle in handles {
@@ -280,7 +281,7 @@ fn a_tree_of_the_kernel_is_shown_the_same_after_its_import() {
         let mut host = OfflineHost::new(policy);
         let all = format!("{batch}\n{}\n{}", imported.policy, imported.report());
 
-        let line = format!("-j qdisc show dev {DEV}");
+        let line = format!("-d -j qdisc show dev {DEV}");
         let mut theirs = qdiscs(&ask(&line));
         // A class has the rate here, so a tbf below it has none.
         theirs.retain(|qdisc| !qdisc.contains("tbf"));

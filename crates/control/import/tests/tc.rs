@@ -18,7 +18,7 @@ fn round_trip(lines: &str) -> (Policy, Policy, String) {
     let policy = load(lines, "given", &OfflineHost::default()).unwrap();
     let mut host = OfflineHost::new(policy.clone());
     let mut printed = Printed::default();
-    printed.add(&show(&mut host, "-j qdisc show dev eth0"), Some("eth0"), None).unwrap();
+    printed.add(&show(&mut host, "-d -j qdisc show dev eth0"), Some("eth0"), None).unwrap();
     printed.add(&show(&mut host, "-d -j class show dev eth0"), Some("eth0"), None).unwrap();
     for (dev, handles) in printed.handles() {
         for handle in handles {
@@ -62,6 +62,13 @@ fn the_imported_policy_is_the_shown_one() {
         "qdisc add dev eth0 root handle 1: ets strict 2 quanta 5000 3000 priomap 3 2 1 0",
         "qdisc add dev eth0 root handle 1: fq limit 2000 flow_limit 50 maxrate 20mbit",
         "qdisc add dev eth0 root handle 1: pfifo limit 77",
+        "qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 8kb latency 20ms mpu 64",
+        "qdisc add dev eth0 root handle 1: stab linklayer atm overhead 10 mpu 53 mtu 1800 pfifo limit 7",
+        "qdisc add dev eth0 root handle 1: stab overhead -4 tbf rate 1mbit burst 8kb latency 20ms",
+        "qdisc add dev eth0 root handle 1: netem delay 20ms 2ms 25% distribution normal loss 12.5% duplicate 50% corrupt 25% 50% reorder 75% gap 5 rate 1mbit 20 48 -5 limit 33 seed 9",
+        "qdisc add dev eth0 root handle 1: netem loss gemodel 25% 50% 12.5% 75% ecn",
+        "qdisc add dev eth0 root handle 1: netem loss state 25% 50% 12.5% 75%\n\
+         qdisc add dev eth0 parent 1:1 handle 2: sfq",
         "qdisc add dev eth0 root handle 1: htb default 20 r2q 5\n\
          class add dev eth0 parent 1: classid 1:1 htb rate 100mbit\n\
          class add dev eth0 parent 1:1 classid 1:20 htb rate 30mbit ceil 50mbit prio 3 quantum 3000\n\
@@ -116,6 +123,7 @@ fn a_debian_host_is_imported_with_notes_for_the_rest() {
         "the qdisc qfq of lan0 has no equivalent: left out",
         "its key \"ct_state\" has no equivalent",
         "ingress of lan0 is left out, with its filters",
+        "tc has printed no details (tc -d -j qdisc show) of lan0: size tables, mpu and linklayer",
     ] {
         assert!(report.contains(said), "no {said}\n{report}");
     }
@@ -139,6 +147,30 @@ fn an_hfsc_of_iproute2_6_1_is_imported() {
     let load = |text: &str| load(text, "policy", &OfflineHost::default()).unwrap();
     assert_eq!(load(&imported.policy), load(given), "{}", imported.policy);
     assert!(imported.report().contains("1 qdisc, 2 classes"), "{}", imported.report());
+}
+
+/// What iproute2 6.1 prints of a `tbf` with `-d -j`, and of a `netem`, whose distribution it lacks.
+#[test]
+fn details_of_a_tbf_and_a_netem_of_iproute2_6_1_are_imported() {
+    let printed = |options: &str| {
+        let mut printed = Printed::default();
+        printed.add(options.as_bytes(), None, None).unwrap();
+        let imported = printed.import(&HashMap::new()).unwrap();
+        (imported.policy.clone(), imported.report())
+    };
+    let (policy, report) = printed(
+        r#"[{"kind":"tbf","handle":"1:","dev":"eth0","root":true,"refcnt":3,"options":{"rate":125000,"burst":"11342b/1","mpu":64,"mtu":"2226b/1","mpu":64,"lat":49096,"overhead":4,"linklayer":"atm"},"stab":{"linklayer":"atm","overhead":10,"mpu":53,"mtu":2047,"tsize":512}}]"#,
+    );
+    let line = "stab linklayer atm overhead 10 mpu 53 mtu 2047 tsize 512 tbf rate 1000000bit burst \
+                11342b/1 latency 49096us mpu 64 overhead 4 linklayer atm\n";
+    assert!(policy.contains(line), "{policy}");
+    assert!(report.contains("tc's JSON lacks the peakrate"), "{report}");
+    let (policy, report) = printed(
+        r#"[{"kind":"netem","handle":"1:","dev":"eth0","root":true,"refcnt":2,"options":{"limit":1000,"delay":{"delay":0.02,"jitter":0.002,"correlation":0.25},"loss-random":{"loss":0.001,"correlation":0},"ecn":false,"gap":0}}]"#,
+    );
+    let line = "netem delay 20000us 2000us 25% loss random 0.1% 0% limit 1000\n";
+    assert!(policy.contains(line), "{policy}");
+    assert!(report.contains("uniform is assumed"), "{report}");
 }
 
 #[test]

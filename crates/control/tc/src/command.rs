@@ -206,9 +206,14 @@ pub(crate) fn run(words: &[&str], options: &Options, host: &mut dyn Host) -> Out
         Some(object) if abbreviates(object, "actions") => action::run(words, options, host),
         Some(object) if abbreviates(object, "save") => save::run(words, host),
         Some(object) if abbreviates(object, "help") => Ok(usage()),
-        Some(object) => Err(Complaint::unreadable(format!(
-            "Object \"{object}\" is unknown: here are qdisc, class, filter, actions and save."
-        ))),
+        Some(object) => {
+            let is_tc = object.rsplit('/').next() == Some("tc");
+            let hint =
+                if is_tc { " Leave it out: a command begins with one of these." } else { "" };
+            Err(Complaint::unreadable(format!(
+                "Object \"{object}\" is unknown: here are qdisc, class, filter, actions and save.{hint}"
+            )))
+        }
         None => Ok(usage()),
     };
     outcome.unwrap_or_else(Outcome::from)

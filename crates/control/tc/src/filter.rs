@@ -184,7 +184,9 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     });
     // What arrives at a port goes to its ifb with or without that filter.
     let to = to.filter(|to| host.ifb_of(to.as_str()).as_deref() != Some(dev));
-    if let Some(to) = to.filter(|to| host.devices().iter().any(|port| port == to.as_str())) {
+    if let Some(to) =
+        to.filter(|to| intermediate::ports(host).iter().any(|port| port == to.as_str()))
+    {
         let to = to.as_str();
         if let Some(port) = host.ifb_of(to) {
             return Err(Complaint::refused(format!(

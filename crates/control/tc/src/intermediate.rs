@@ -26,7 +26,7 @@ pub(crate) fn place(dev: &str, host: &dyn Host) -> Option<(String, Option<String
 }
 
 /// The ports of `host`.
-fn ports(host: &dyn Host) -> Vec<String> {
+pub(crate) fn ports(host: &dyn Host) -> Vec<String> {
     let devices = host.devices().into_iter();
     devices.filter(|dev| !is_one(dev, host)).collect()
 }

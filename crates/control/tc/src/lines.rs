@@ -51,6 +51,8 @@ impl<'a> Iterator for Lines<'a> {
                 Some(end) => (&rest[..end], self.at + end + 1),
                 None => (rest, self.text.len() + 1),
             };
+            // Some editors end lines with it, also those that go on.
+            let line = line.strip_suffix('\r').unwrap_or(line);
             self.at = end;
             self.breaks += 1;
             number = Some(self.breaks);
@@ -133,5 +135,6 @@ mod tests {
     #[test]
     fn carriage_returns_are_blanks() {
         assert_eq!(split("a b\r\nc"), [(1, say("a b")), (2, say("c"))]);
+        assert_eq!(split("a \\\r\n b\r\nc\r\n")[..2], [(2, say("a b")), (3, say("c"))]);
     }
 }

@@ -31,6 +31,8 @@ impl ClassNames {
             let clean = |letter: &char| !letter.is_control();
             Some((class, name.chars().filter(clean).take(LONGEST).collect()))
         };
+        // Some editors begin a file with this mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self(text.lines().filter_map(named).collect())
     }
 
@@ -68,6 +70,12 @@ mod tests {
         assert_eq!(names.of("1:10"), Some("north-2"));
         assert_eq!(names.of("1:1a"), Some("Ann"));
         assert_eq!(names.of("1:1b"), None);
+    }
+
+    #[test]
+    fn the_mark_of_an_editor_is_no_part_of_the_first_line() {
+        let names = ClassNames::parse("\u{feff}1:10 north\r\n1:11 south\r\n");
+        assert_eq!([names.of("1:10"), names.of("1:11")], [Some("north"), Some("south")]);
     }
 
     #[test]

@@ -125,11 +125,6 @@ pub(crate) fn percent(word: &str) -> Option<f64> {
     (matches!(unit, "" | "%") && (0.0..=1.0).contains(&share)).then_some(share)
 }
 
-/// A number without a unit that may be negative.
-pub(crate) fn signed(word: &str) -> Option<i32> {
-    if word.starts_with('+') { None } else { word.parse().ok() }
-}
-
 /// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`. As in C, a plus
 /// may stand before it.
 pub(crate) fn mask(word: &str) -> Option<u32> {
@@ -301,9 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_number_has_no_unit() {
-        assert_eq!([signed("-14"), signed("20")], [Some(-14), Some(20)]);
-        assert_eq!([signed("+1"), signed("1b"), signed("-")], [None; 3]);
+    fn an_integer_has_a_base_and_no_unit() {
+        assert_eq!(
+            [integer("-14"), integer("20"), integer("-0x10")],
+            [Some(-14), Some(20), Some(-16)]
+        );
+        assert_eq!([integer("1b"), integer("-"), integer("08"), integer("-+1")], [None; 4]);
     }
 
     #[test]

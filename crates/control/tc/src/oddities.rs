@@ -115,6 +115,8 @@ fn of_command(words: &[&str]) -> Vec<(Sort, String)> {
     let is_netem = words.contains(&"netem");
     // Its burst is a number of packets.
     let is_red = words.contains(&"red");
+    // Their limit is in bytes; that of others in packets.
+    let limits_bytes = is_red || words.iter().any(|word| matches!(*word, "bfifo" | "tbf"));
     let mut index = 2;
     while let Some(word) = words.get(index).copied() {
         index += 1;
@@ -133,7 +135,7 @@ fn of_command(words: &[&str]) -> Vec<(Sort, String)> {
             let jitter = words.get(index + 1).filter(|_| is_delay);
             found.extend(jitter.and_then(|jitter| time("jitter", jitter)));
             index += 1;
-        } else if SIZES.contains(&word) && !is_red {
+        } else if SIZES.contains(&word) && !is_red || word == "limit" && limits_bytes {
             found.extend(size(word, value));
             index += 1;
         }
@@ -253,6 +255,8 @@ mod tests {
                 "filter add dev a parent 1: matchall action police rate 1000 burst 10k",
                 "rate 1000 is 1000 bit/s",
             ),
+            ("qdisc add dev a root bfifo limit 100", "limit 100 is 100 bytes"),
+            ("qdisc add dev a root tbf rate 1mbit burst 10k limit 500", "limit 500 is 500 bytes"),
             ("qdisc add dev a root fq maxrate 500bit", "maxrate 500bit is 496 bit/s"),
             ("class add dev a parent 1: classid 1:1 hfsc ls m2 10", "m2 10 is 8 bit/s"),
             ("class add dev a classid 1:1 hfsc rt d 10 m2 1mbit", "d 10 is 10 us"),
@@ -279,6 +283,8 @@ mod tests {
             "class add dev a parent 1: classid 1:1 hfsc rt m1 0 d 10ms m2 64kbit ls m1 1mbit d 5ms m2 0",
             "class add dev a parent 1: classid 1:1 hfsc rt umax 160 dmax 20ms rate 64kbit",
             "qdisc add dev a root pfifo limit 100",
+            "qdisc add dev a root bfifo limit 1500",
+            "qdisc add dev a root red limit 60k min 15k max 45k avpkt 500 burst 20",
             "qdisc del dev a root cake bandwidth 100",
             "qdisc show dev a",
             "qdisc",

@@ -78,6 +78,16 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
                     }
                 }
             }
+            if edit.parent.is_some_and(|parent| !is_at_ends(parent)) {
+                return Err(Complaint::unreadable(format!(
+                    "Error: \"{word}\" is a duplicate parent ID: leave out root or parent ID."
+                )));
+            }
+            if stab.is_some() {
+                return Err(Complaint::refused(format!(
+                    "Error: stab is not for {word}, where no packet waits: give police the words overhead, mpu and linklayer."
+                )));
+            }
             return ends(verb, word == "clsact", dev, host);
         } else if abbreviates(word, "stab") {
             stab = Some(kinds::stab::parse(&mut words)?);
@@ -95,9 +105,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         Complaint::refused(format!("Error: No such device: give dev NAME.{}", device::ports(host)))
     })?;
     let facts = device::named(dev, host)?;
-    // As in the kernel, any parent there is the one qdisc at the ends, and so is its handle.
-    let is_end = |class: ClassId| class.major == Handle::ENDS.major() && class.minor != 0xffff;
-    if verb == Verb::Delete && matches!(edit.parent, Some(Parent::Class(class)) if is_end(class)) {
+    if verb == Verb::Delete && edit.parent.is_some_and(is_at_ends) {
         if edit.handle.is_some_and(|handle| handle != Handle::ENDS) {
             return Err(Complaint::refused(format!(
                 "Error: Invalid handle: that of the qdisc there is {}.",
@@ -118,6 +126,13 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         stderr += &intermediate::note(dev, host);
     }
     Ok(Outcome { stderr, ..Outcome::default() })
+}
+
+/// Whether it is the place of `clsact` and `ingress`. As in the kernel, any parent there is the one
+/// qdisc at the ends, and so is its handle.
+fn is_at_ends(parent: Parent) -> bool {
+    let is_end = |class: ClassId| class.major == Handle::ENDS.major() && class.minor != 0xffff;
+    matches!(parent, Parent::Class(class) if is_end(class))
 }
 
 /// Creates or deletes `clsact` or `ingress`.

@@ -99,6 +99,9 @@ impl ServiceWords {
                 }
             }
         }
+        // Servers that take turns are chosen by no hash.
+        service.hashes_port &= scheduler.is_hash();
+        service.falls_back &= scheduler.is_hash();
         Ok(service)
     }
 }

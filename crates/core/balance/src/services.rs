@@ -289,6 +289,8 @@ impl Services {
     /// The services in `text`, whose rings are not dealt.
     fn read(text: &str) -> Result<Self, String> {
         let mut services = Self::default();
+        // Some editors begin a file with this mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -696,6 +698,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_may_begin_with_the_mark_of_an_editor_and_end_lines_as_it_does() {
+        let mut services = Services::default();
+        services.restore("\u{feff}-A -t 192.0.2.1:80 -s rr\r\n\r\n", NOW).unwrap();
+        assert_eq!(done(&mut services, "save"), "-A -t 192.0.2.1:80 -s rr\n");
+    }
+
+    #[test]
     fn a_text_with_a_wrong_line_changes_nothing() {
         let mut services = with_servers(2);
         let before = services.entries.clone();
@@ -912,6 +921,71 @@ mod tests {
         let mut down = state.clone();
         down.health.push((state.servers[0].0, nobody, Health::Down));
         assert!(Services::resume(down).is_err());
+    }
+
+    /// Some words of a command, right and wrong.
+    fn line() -> impl Strategy<Value = String> {
+        let verb = prop::sample::select(vec!["add", "add", "edit", "edit", "del"]);
+        let service = prop::sample::select(vec![
+            "-t 192.0.2.1:80",
+            "-t 192.0.2.1:0",
+            "-u 192.0.2.1:443",
+            "-u [2001:db8::1]:443",
+        ]);
+        let words = prop::sample::select(vec![
+            "-s mh",
+            "-s sh",
+            "-s rr",
+            "-s wrr",
+            "-b mh-port",
+            "-b sh-fallback,sh-port",
+            "-b mh-fallback",
+            "-p",
+            "-p 5",
+            "-M 24",
+            "-M 255.255.0.0",
+            "-o",
+            "--quic lb:4",
+            "--quic katran",
+            "--quic none",
+            "-r 10.0.0.1",
+            "-r 10.0.0.2",
+            "-r 2001:db8::2",
+            "-g",
+            "-i",
+            "-w 0",
+            "-w 7",
+            "--tun-type gue",
+            "--tun-port 7",
+            "--down",
+            "--up",
+            "--quic-id 0x2a",
+            "--quic-id 7",
+            "--quic-id none",
+        ]);
+        (verb, service, prop::collection::vec(words, 0..4))
+            .prop_map(|(verb, service, words)| format!("{verb} {service} {}", words.join(" ")))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn whatever_was_said_is_saved_and_read_back(lines in prop::collection::vec(line(), 1..40)) {
+            let mut services = Services::default();
+            for line in &lines {
+                run(&mut services, line);
+            }
+            let text = done(&mut services, "save");
+            let mut again = Services::default();
+            let read = again.restore(&text, NOW);
+            prop_assert!(read.is_ok(), "{}{:?}", text, read);
+            prop_assert_eq!(done(&mut again, "save"), text);
+            let settings = |services: &Services| -> Vec<Service> {
+                services.entries.values().map(|entry| entry.service.clone()).collect()
+            };
+            prop_assert_eq!(settings(&again), settings(&services));
+        }
     }
 
     proptest! {

@@ -21,9 +21,10 @@ use std::borrow::Cow;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// Whether a device of this name is an intermediate one: `ifb0`, `ifb4eth0`.
+/// Whether a device of this name is an intermediate one: `ifb0`, `ifb4eth0`; `eth0-ifb`, as FireQOS
+/// calls it.
 pub fn is_intermediate(dev: &str) -> bool {
-    dev.starts_with("ifb")
+    dev.starts_with("ifb") || dev.ends_with("-ifb")
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, PolicyError> {

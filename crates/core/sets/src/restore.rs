@@ -8,6 +8,9 @@ use crate::sets::{Failure, Host, Reply, Sets};
 use crate::words::Words;
 use narrows_units::Nanos;
 
+/// The byte order mark, as UTF-8 has it.
+const MARK: char = '\u{feff}';
+
 /// The text of an `ipset restore`, and how much of it is done.
 pub struct Restore {
     text: String,
@@ -24,7 +27,9 @@ impl Restore {
     /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
     /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
-        Self { size: text.len(), text, done: 0, next: first, may_exist, failure: None }
+        // Some editors begin a file with it.
+        let done = if text.starts_with(MARK) { MARK.len_utf8() } else { 0 };
+        Self { size: text.len(), text, done, next: first, may_exist, failure: None }
     }
 
     /// Does one line. False if there is nothing more to do.

@@ -79,6 +79,12 @@ add single 192.0.2.0
 ";
 
 #[test]
+fn a_file_may_begin_with_the_mark_of_an_editor_and_end_lines_as_it_does() {
+    let (_, reply) = restore("\u{feff}create a hash:net\r\nadd a 192.0.2.0/24\r\n", false);
+    assert_eq!(reply, Reply::default());
+}
+
+#[test]
 fn lines_saved_by_ipset_survive_restore_and_save() {
     let (sets, reply) = restore(SAVED, false);
     assert_eq!(reply, Reply::default());

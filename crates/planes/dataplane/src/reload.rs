@@ -185,7 +185,7 @@ fn refuse(instance: &mut Instance, name: &str, error: &PolicyFileError) -> Strin
     };
     let lines = mistakes.lines();
     let summary = format!("reload of {name} refused, nothing changed");
-    instance.warn(format!("{summary}: {} mistakes", lines.len()));
+    instance.warn(format!("{summary}: {}", narrows_units::counted(lines.len(), "mistake")));
     for (index, mistake) in lines.iter().enumerate() {
         match index {
             0..MISTAKES_KEPT => instance.warn(mistake.clone()),

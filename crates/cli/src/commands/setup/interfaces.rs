@@ -28,7 +28,7 @@ fn of(folder: &Path) -> Option<Interface> {
     const LOOPBACK: &str = "772";
     let read = |file: &str| fs::read_to_string(folder.join(file)).ok();
     let name = folder.file_name()?.to_string_lossy().into_owned();
-    let is_made = folder.join("bridge").exists() || name.starts_with("ifb");
+    let is_made = folder.join("bridge").exists() || narrows_policy::is_intermediate(&name);
     if is_made || read("type")?.trim() == LOOPBACK {
         return None;
     }

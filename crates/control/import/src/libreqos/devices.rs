@@ -297,7 +297,8 @@ fn address(text: &str, is_six: bool) -> Option<(Prefix, bool)> {
         false => ip.parse::<Ipv4Addr>().ok()?.into(),
     };
     let prefix = Prefix::new(ip, bits.unwrap_or(if is_six { 128 } else { 32 }))?;
-    Some((prefix, prefix.ip != ip))
+    // An IPv4 address in the notation of IPv6 has no bits behind it.
+    Some((prefix, prefix.ip != ip.to_canonical()))
 }
 
 /// `cake`, `fq_codel`, `none`, or two of them for both directions: `cake/fq_codel`.
@@ -328,6 +329,7 @@ mod tests {
             text(address("2001:db8:1::7/48", true)).as_deref(),
             Some("2001:db8:1::/48 true")
         );
+        assert_eq!(text(address("::ffff:1.2.3.4", true)).as_deref(), Some("1.2.3.4/32 false"));
         assert_eq!(address("10.1.2.3/33", false), None);
         assert_eq!(address("10.1.2", false), None);
         assert_eq!(address("::/129", true), None);

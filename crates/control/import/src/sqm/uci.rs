@@ -14,6 +14,11 @@ impl Section {
         let mut of = self.options.iter().rev().filter(|(key, _)| key == option);
         of.next().map(|(_, value)| value.trim())
     }
+
+    /// The names of its options.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.options.iter().map(|(key, _)| key.as_str())
+    }
 }
 
 /// The sections of a file.

@@ -1,7 +1,7 @@
 //! Qdiscs and classes: the command-line words for each key of the JSON.
 
 use super::value::{text, word};
-use super::{Draft, Object};
+use super::{Draft, Object, netem};
 use serde_json::Value;
 
 /// How the value of a key becomes words.
@@ -74,10 +74,21 @@ const HTB_CLASS: &[(&str, Take)] = &[
 /// Keys of any class, which are written otherwise or are no setting.
 const ANY_CLASS: [&str; 7] = ["class", "handle", "parent", "root", "leaf", "options", "stats"];
 /// Keys of any qdisc, likewise.
-const ANY_QDISC: [&str; 8] =
-    ["kind", "handle", "dev", "parent", "root", "refcnt", "options", "offloaded"];
+const ANY_QDISC: [&str; 9] =
+    ["kind", "handle", "dev", "parent", "root", "refcnt", "options", "offloaded", "stab"];
 /// Keys of a qdisc that are settings, whatever else is printed.
-const SETTINGS: [&str; 3] = ["ingress_block", "egress_block", "stab"];
+const SETTINGS: [&str; 2] = ["ingress_block", "egress_block"];
+/// Of a size table.
+const STAB: &[(&str, Take)] = &[
+    ("linklayer", Plain("linklayer")),
+    ("overhead", Plain("overhead")),
+    ("mpu", Plain("mpu")),
+    ("mtu", Plain("mtu")),
+    ("tsize", Plain("tsize")),
+];
+/// What is not an object of its own.
+const NETEM: &[(&str, Take)] =
+    &[("limit", Plain("limit")), ("seed", Plain("seed")), ("ecn", Flag("ecn", ""))];
 const QUANTUM: &[(&str, Take)] = &[("quantum", Plain("quantum"))];
 const PRIO: &[(&str, Take)] =
     &[("bands", Plain("bands")), ("priomap", List("priomap")), ("multiqueue", Skip)];
@@ -182,6 +193,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         "codel" | "fq_codel" => CODEL,
         "sfq" => SFQ,
         "red" => RED,
+        "netem" => NETEM,
         "fq" => FQ,
         "cake" | "cake_mq" => CAKE,
         _ => {
@@ -212,9 +224,12 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
     let handle = text(qdisc, "handle").unwrap_or("");
     let of = format!("{kind} {handle} of {dev}");
     let mut options = options.clone();
-    if kind == "tbf" && options.contains_key("minburst") && !options.contains_key("peakrate") {
-        options.remove("minburst");
-        draft.fault(&format!("{of}: tc's JSON lacks the peakrate: left out"));
+    if kind == "tbf" {
+        tbf(&mut options, &of, draft);
+    }
+    if kind == "netem" && netem::words(&mut options, &of, &mut words, draft).is_none() {
+        draft.fault(&format!("the qdisc {of} is not understood: left out"));
+        return false;
     }
     take(&options, keys, &[], &of, &mut words, draft);
     // With statistics, a kind's own are beside them.
@@ -235,8 +250,42 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         words.push("noecn".to_owned());
     }
     let words: String = words.iter().map(|word| format!(" {word}")).collect();
-    let command = format!("qdisc replace dev {dev} {place} {kind}{words}");
+    let table = match qdisc.get("stab").and_then(Value::as_object) {
+        None => String::new(),
+        Some(stab) => {
+            let mut words = Vec::new();
+            take(stab, STAB, &[], &of, &mut words, draft);
+            format!(" stab {}", words.join(" "))
+        }
+    };
+    let command = format!("qdisc replace dev {dev} {place}{table} {kind}{words}");
     draft.attempt(&command, &format!("the qdisc {of}"))
+}
+
+/// Whether `tc` has printed the details of a qdisc (`-d`), if its kind shows that.
+pub(super) fn has_details(qdisc: &Object) -> Option<bool> {
+    let key = match text(qdisc, "kind")? {
+        "tbf" => "mpu",
+        "htb" => "ver",
+        _ => return None,
+    };
+    Some(qdisc.get("options")?.get(key).is_some())
+}
+
+/// Makes the options of a `tbf` one form: with details, `mpu` is there for each of its buckets, and
+/// the second bucket is called `mtu`.
+fn tbf(options: &mut Object, of: &str, draft: &mut Draft) {
+    if let Some(Value::Array(each)) = options.get("mpu") {
+        let one = each.first().cloned().unwrap_or_default();
+        options.insert("mpu".to_owned(), one);
+    }
+    if let Some(mtu) = options.remove("mtu") {
+        options.insert("minburst".to_owned(), mtu);
+    }
+    if options.contains_key("minburst") && !options.contains_key("peakrate") {
+        options.remove("minburst");
+        draft.fault(&format!("{of}: tc's JSON lacks the peakrate: left out"));
+    }
 }
 
 /// The options of cake whose order matters, and those that are not flags.
@@ -366,7 +415,7 @@ fn curve(value: &Value, of: &str, draft: &mut Draft) -> Option<String> {
 }
 
 /// Bits per second, of bytes per second.
-fn bits(value: &Value) -> Option<u64> {
+pub(super) fn bits(value: &Value) -> Option<u64> {
     value.as_u64()?.checked_mul(8)
 }
 

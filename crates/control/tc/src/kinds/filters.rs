@@ -108,14 +108,10 @@ pub(crate) fn parse(
         "u32" => draft.read(words, &U32, Draft::selector)?,
         "basic" => draft.read(words, &BASIC, Draft::expression)?,
         "route" => draft.read(words, &ROUTE, Draft::route)?,
-        "bpf" | "cgroup" | "flow" | "rsvp" | "rsvp6" | "tcindex" => {
-            return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port lack the fields that it compares. The kinds are flower, u32, matchall, fw, route and basic."
-            )));
-        }
         _ => {
             return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: the kinds are flower, u32, matchall, fw, route and basic."
+                "Unknown filter \"{kind}\", hence option is unparsable: {}the kinds are flower, u32, matchall, fw, route and basic.",
+                instead_of_kind(kind)
             )));
         }
     }
@@ -155,6 +151,50 @@ struct Draft {
     words: Option<Vec<Selector>>,
     expression: Option<Expression>,
     route: Route,
+}
+
+/// What to give in the place of a kind that only the kernel has.
+fn instead_of_kind(kind: &str) -> &'static str {
+    match kind {
+        "bpf" => "narrows run --front has your own program at the port (XDP); otherwise ",
+        "cgroup" => {
+            "no process of this box sends what comes in at a port, so give addresses to flower; "
+        }
+        "flow" => {
+            "fq_codel, sfq and cake distinguish flows by themselves, and cake hosts (dual-srchost): give one of them to the class; "
+        }
+        "rsvp" | "rsvp6" => "nothing is reserved here, so give addresses and ports to flower; ",
+        "tcindex" => {
+            "frames have no index, so give the code point to flower, as ip_tos 0xb8/0xfc; "
+        }
+        _ => "",
+    }
+}
+
+/// What to give in the place of a key of `flower` that only the kernel has; none if it has no such
+/// key either.
+fn instead_of_key(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "mpls" | "mpls_label" | "mpls_tc" | "mpls_bos" | "mpls_ttl" => {
+            "packets behind labels are matched, the labels are not: leave it out"
+        }
+        "ct_state" | "ct_zone" | "ct_mark" | "ct_label" => {
+            "frames at a port have passed no connection tracking: give addresses, ports or tcp_flags"
+        }
+        "enc_dst_ip" | "enc_src_ip" | "enc_key_id" | "enc_dst_port" | "enc_tos" | "enc_ttl"
+        | "geneve_opts" | "vxlan_opts" | "erspan_opts" => {
+            "frames are matched by the header of the tunnel: give src_ip, dst_ip and, of UDP, dst_port"
+        }
+        "arp_tip" | "arp_sip" | "arp_op" | "arp_tha" | "arp_sha" => {
+            "give protocol arp u32 match, as match u16 1 0xffff at 6 for requests"
+        }
+        "hw_tc" => "there is no hardware that filters: give a classid",
+        "num_of_vlans" => "give vlan_id for a tag, and cvlan_id for a second one",
+        "ppp_proto" | "pppoe_sid" => {
+            "IP in a session is matched, the session is not: give protocol ip and what IP says"
+        }
+        _ => return None,
+    })
 }
 
 /// How `tc` reads the words of a kind: those that it abbreviates in its order, which decides which
@@ -281,12 +321,12 @@ impl Draft {
                 "police" => self.actions.push(action::police(&mut words)?),
                 "indev" => {
                     return Err(Complaint::refused(
-                        "Error: \"indev\" is not supported here: a filter is at the port where frames come in.",
+                        "Error: \"indev\" is not supported here: a filter is at the port where frames come in, leave it out.",
                     ));
                 }
                 "skip_sw" => {
                     return Err(Complaint::refused(
-                        "Error: \"skip_sw\" is not supported here: no hardware filters for Narrows.",
+                        "Error: \"skip_sw\" is not supported here: no hardware filters for Narrows, leave it out.",
                     ));
                 }
                 _ => own(self, whole, &mut words)?,
@@ -302,9 +342,9 @@ impl Draft {
     }
 
     fn flower(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
-        if word.starts_with("mpls") {
+        if let Some(instead) = instead_of_key(word) {
             return Err(Complaint::wrong(format!(
-                "Error: \"{word}\" is not supported here: packets behind labels are matched, the labels are not."
+                "Error: \"{word}\" is not supported here: {instead}."
             )));
         }
         match flower::parse(&mut self.flower, self.protocol, word, words)? {

@@ -202,9 +202,13 @@ impl Draft {
 
 /// Prints the parameters of the qdisc.
 pub(super) fn show(htb: &Htb, line: &mut Line) {
-    let default = format!("{:#x}", htb.default);
+    // As C's "%#x" prints it: nothing before a zero.
+    let default = match htb.default {
+        0 => "0".to_owned(),
+        default => format!("{default:#x}"),
+    };
     line.add("r2q", Json::Number(u64::from(htb.r2q)), &format!("r2q {} ", htb.r2q));
-    let text = format!("default {} ", if htb.default == 0 { "0" } else { &default });
+    let text = format!("default {default} ");
     line.add("default", Json::Text(default), &text);
     label::show_strategy(htb.coordination, line);
 }

@@ -171,7 +171,7 @@ fn more_signed(name: &str, words: &mut Words) -> Result<Option<i32>, Complaint> 
         |word: &str| word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '-');
     let Some(value) = words.next_if(is_number) else { return Ok(None) };
     let hint = "a number of bytes without a unit, which may be negative, as -14";
-    legal("netem", name, value, number::signed, hint).map(Some)
+    legal("netem", name, value, number::integer, hint).map(Some)
 }
 
 fn probability(word: &str) -> Option<Probability> {

@@ -26,8 +26,15 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     while let Some(word) = words.next() {
         let words = &mut words;
         match word {
-            // As in tc, 0 counts as not given.
-            "limit" => options.limit = packets("sfq", word, words, "127")?,
+            "limit" => {
+                options.limit = packets("sfq", word, words, "127")?;
+                // tc refuses these itself; of the words below, 0 counts as not given.
+                if options.limit.is_none_or(|limit| limit < 2) {
+                    return Err(Complaint::wrong(
+                        "Illegal \"limit\", must be > 1: with fewer packets no two flows could take turns.",
+                    ));
+                }
+            }
             "divisor" => options.divisor = packets("sfq", word, words, "1024")?,
             "flows" => options.flows = packets("sfq", word, words, "128")?,
             "depth" => options.depth = packets("sfq", word, words, "127")?,

@@ -759,6 +759,31 @@ fn dropping_filters_run_in_the_driver_if_all_before_them_can() {
 }
 
 #[test]
+fn what_only_the_kernel_matches_is_refused_with_what_to_give_instead() {
+    let mut host = TwoPorts::with_queues(1);
+    host.ok("qdisc add dev left clsact");
+    for (filter, instead) in [
+        ("protocol ip flower ct_state +trk action drop", "tcp_flags"),
+        ("protocol ip flower enc_key_id 5 action drop", "header of the tunnel"),
+        ("protocol arp flower arp_op request action drop", "match u16 1 0xffff at 6"),
+        ("protocol mpls_uc flower mpls_label 5 action drop", "leave it out"),
+        ("flower hw_tc 1", "a classid"),
+        ("protocol all flower num_of_vlans 2 action drop", "cvlan_id"),
+        ("flower skip_sw action drop", "leave it out"),
+        ("bpf obj x.o sec y", "--front"),
+        ("protocol ip flow hash keys src divisor 1024", "dual-srchost"),
+        ("protocol ip cgroup", "addresses to flower"),
+        ("protocol ip tcindex mask 0xfc shift 2", "ip_tos 0xb8/0xfc"),
+        ("protocol ip rsvp session 10.0.0.1", "ports to flower"),
+    ] {
+        let code = if filter.contains("skip_sw") { 2 } else { 1 };
+        let complaint = host.fails(&format!("filter add dev left ingress {filter}"), code);
+        assert!(complaint.contains(instead), "{filter}: {complaint}");
+    }
+    host.ok("filter add dev left ingress protocol arp u32 match u16 1 0xffff at 6 action drop");
+}
+
+#[test]
 fn each_of_many_is_policed_where_packets_come_in_and_nowhere_else() {
     let mut host = tree();
     let words = "matchall action police pkts_rate 100 pkts_burst 20 conform-exceed drop/continue \

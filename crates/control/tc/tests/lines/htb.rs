@@ -92,6 +92,16 @@ fn a_ceiling_below_the_rate_is_what_a_class_gets() {
 }
 
 #[test]
+fn a_default_of_none_is_a_zero_without_a_base() {
+    let mut host = TwoPorts::with_queues(1);
+    for (words, text) in [("", "\"default\":\"0\""), (" default 1f", "\"default\":\"0x1f\"")] {
+        host.ok(&format!("qdisc replace dev right root handle 1: htb{words}"));
+        let json = host.ok("-j qdisc show dev right");
+        assert!(json.contains(text), "{json}");
+    }
+}
+
+#[test]
 fn traps_of_the_kernel_are_refused_with_a_reason() {
     let mut host = tree();
     for (line, why) in [

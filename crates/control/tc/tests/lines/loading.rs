@@ -27,6 +27,16 @@ const LINES: [&str; 20] = [
     "# nothing \\",
 ];
 
+#[test]
+fn a_line_of_a_shell_script_is_refused_with_what_to_leave_out() {
+    for line in ["tc qdisc add dev a root cake", "/sbin/tc qdisc add dev a root cake"] {
+        let complaint = load(line, "f", &OfflineHost::default()).unwrap_err();
+        assert!(complaint.contains("Leave it out"), "{complaint}");
+    }
+    let complaint = load("cake qdisc", "f", &OfflineHost::default()).unwrap_err();
+    assert!(!complaint.contains("Leave"), "{complaint}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 

@@ -1,7 +1,7 @@
 //! `mirred` and `ifb`: the lines with which tools shape what comes in at a port.
 
 use crate::host::TwoPorts;
-use narrows_tc::{Options, execute_batch, load, save};
+use narrows_tc::{OfflineHost, Options, execute, execute_batch, load, save};
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
 const ALL: &str = "filter add dev left parent ffff: protocol all prio 10 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev ifb0";
@@ -75,6 +75,7 @@ fn all_spellings_of_everything_are_taken() {
         "parent ffff: protocol ip pref 10 u32 match ip src 0.0.0.0/0 flowid :1 action mirred egress redirect dev ifb0",
         "parent ffff: protocol ipv6 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev ifb0",
         "ingress protocol all matchall action mirred egress redirect dev ifb4eth0",
+        "parent ffff: protocol all prio 39999 u32 match u32 0 0 action mirred egress redirect dev eth0-ifb",
         "ingress matchall action mirred e r d ifb0",
         "ingress flower action mirred egress redirect dev ifb0 pipe",
         "ingress basic action mirred egress redirect index 7 dev ifb0",
@@ -235,6 +236,23 @@ fn a_file_reads_the_same_in_any_order_and_says_nothing() {
     let outcome = execute_batch(text, "f", &Options::default(), &mut live);
     assert_eq!((outcome.code, live.policy), (0, policy));
     assert_eq!(outcome.stderr.lines().count(), 2, "{}", outcome.stderr);
+}
+
+#[test]
+fn a_policy_file_takes_the_device_before_and_after_the_filter() {
+    let ifb = "qdisc add dev ifb0 root handle 1: htb default 1";
+    for lines in
+        [[ifb, "qdisc add dev left ingress", ALL], ["qdisc add dev left ingress", ALL, ifb]]
+    {
+        let mut file = OfflineHost::default();
+        for line in lines {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let outcome = execute(&words, &mut file);
+            assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
+        }
+        let outcome = execute(&["qdisc".to_owned(), "show".to_owned()], &mut file);
+        assert!(!outcome.stdout.contains("pending"), "{}", outcome.stdout);
+    }
 }
 
 /// Lines about ports, intermediate devices and filters, in any order.

@@ -81,3 +81,19 @@ fn wrong_size_tables_are_refused_with_what_to_give() {
     let complaint = host.fails("qdisc change dev right handle 1: stab overhead 5 prio", 2);
     assert!(complaint.contains("2: has a stab already"), "{complaint}");
 }
+
+#[test]
+fn a_size_table_at_the_ends_of_a_port_is_refused_as_nothing_waits_there() {
+    let mut host = TwoPorts::with_queues(1);
+    for kind in ["ingress", "clsact"] {
+        let line =
+            format!("qdisc add dev left handle ffff: stab linklayer adsl overhead 10 {kind}");
+        let complaint = host.fails(&line, 2);
+        assert!(complaint.contains("give police the words overhead"), "{complaint}");
+        for parent in ["root", "parent 1:1"] {
+            host.fails(&format!("qdisc add dev left {parent} {kind}"), 255);
+        }
+    }
+    assert_eq!(host.policy, TwoPorts::with_queues(1).policy);
+    host.ok("qdisc add dev left parent ffff:fff1 ingress");
+}

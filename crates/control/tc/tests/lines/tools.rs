@@ -209,6 +209,19 @@ fn tools_shape_what_comes_in_by_an_ifb() {
         "qdisc del dev {} ingress",
         "qdisc del dev ifb4{} root",
     ]);
+    // FireQOS 3.1.7, an interface with "input" and "adsl"
+    takes(&[
+        "qdisc add dev {}-ifb root handle 1: stab linklayer adsl overhead 26 mtu 1492 htb default 8000 r2q 8",
+        "qdisc add dev {} ingress",
+        "filter add dev {} parent ffff: protocol all prio 39999 u32 match u32 0 0 action mirred egress redirect dev {}-ifb",
+        "class add dev {}-ifb parent 1: classid 1:1 htb rate 10500kbit ceil 10500kbit quantum 1492",
+        "class add dev {}-ifb parent 1:1 classid 1:12 htb rate 2100kbit ceil 10500kbit prio 1 quantum 1492",
+        "qdisc add dev {}-ifb parent 1:12 handle 12: sfq perturb 10 quantum 1492",
+        "filter add dev {}-ifb parent 1:0 protocol ip prio 40 u32 match ip protocol 6 0xff match u8 0x02 0x02 at 33 flowid 1:12",
+        "class add dev {}-ifb parent 1:1 classid 1:8000 htb rate 105kbit ceil 10500kbit prio 7 quantum 1492",
+        "qdisc del dev {} ingress",
+        "qdisc del dev {}-ifb root",
+    ]);
     // wondershaper
     takes(&[
         "qdisc add dev {} handle ffff: ingress",
