@@ -24,8 +24,6 @@ fn image(
         order: port.into(),
         class: 1,
     };
-    // What rules assign to a class that is not there meets whatever was there before.
-    let ports = if rates.contains_key(&1) { ports } else { 0 };
     let label = |(class, burst)| (class, Label { burst, ..Label::default() });
     let scope = |unknown: &u32| Scope { unknown: *unknown, ..Scope::default() };
     Image {
