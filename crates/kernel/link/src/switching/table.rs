@@ -95,8 +95,8 @@ impl Entry {
 /// All of a bridge's entries.
 pub type Table = Vec<Entry>;
 
-/// Lists the entries of `bridge` once. Of a table that changes meanwhile some may be there twice, or
-/// not at all.
+/// Lists the entries of `bridge` once. Of a table that changes meanwhile some may be there twice,
+/// or not at all.
 pub(super) fn listed(bridge: u32) -> Result<Table, LinkError> {
     let mut body = vec![0; HEADER];
     body[0] = libc::AF_BRIDGE as u8;

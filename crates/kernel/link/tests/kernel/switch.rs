@@ -59,7 +59,8 @@ fn add_stations(bed: &Bed, count: u32) {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// How many of these stations are in the table. The ports' own addresses are in it, too, and random.
+/// How many of these stations are in the table. The ports' own addresses, which are random, are in
+/// it, too.
 fn added(table: &Table) -> usize {
     table.iter().filter(|entry| entry.mac.starts_with(&[2, 1, 0, 0])).count()
 }
@@ -213,7 +214,7 @@ fn who_is_too_slow_for_all_changes_is_told_so() {
     assert!(left > 0, "those that the kernel did not discard");
 }
 
-/// The kernel lists a table in parts, by number, so the place of the next part moves with the table.
+/// The kernel lists a table in parts, by number, so the next part moves with the table.
 #[test]
 fn a_table_that_others_leave_while_it_is_listed_is_listed_as_it_is() {
     const COUNT: usize = 5_000;
