@@ -11,7 +11,7 @@
 //! Non-goals: what services mean (`crates/core/balance`), where ways lead (`crates/kernel/link`).
 
 use crate::attach::Entry;
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, explained, keep};
 use crate::mapped::{Mapped, SharedLine};
 use crate::maps::{map, map_of_maps, put, sums_in};
 use crate::named::named;
@@ -25,7 +25,6 @@ use narrows_forwarding::{PORTS_MAX, PortId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::ops::Index;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -325,9 +324,9 @@ impl BalanceTables {
         let Ok(fds) = fds.try_into() else {
             return Err(libbpf_rs::Error::from(io::Error::from(io::ErrorKind::InvalidInput)).into());
         };
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let open = skeleton::Builder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let open = skeleton::Builder::default().open(storage)?;
             on_maps(open, fds)?.load()
         })?;
         let maps = &loaded.maps;
@@ -549,9 +548,9 @@ impl Balancer {
         if entry == Entry::Tcx {
             return Err(BalanceError::NoXdp);
         }
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = skeleton::Builder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = skeleton::Builder::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.own_mac = mac;
                 rodata.multi_buffer = multi_buffer.into();

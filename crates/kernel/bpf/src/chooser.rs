@@ -44,9 +44,9 @@ macro_rules! load {
     };
     ($builder:ty, [$program:ident, $behind:ident], $share:ident, $shared:expr, $at:expr) => {{
         let At { port, multi_buffer, entry, counted } = $at;
-        let mut storage = std::mem::MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = <$builder>::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = <$builder>::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.multi_buffer = multi_buffer.into();
                 rodata.arrives_at = port.index() as u32;

@@ -5,10 +5,17 @@
 //! its lines are collected while it loads, and searched afterwards. They reach the log only at
 //! debug level.
 
-use libbpf_rs::{ErrorKind, PrintLevel};
+use libbpf_rs::{ErrorKind, OpenObject, PrintLevel};
 use std::cell::RefCell;
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Once;
+use std::time::Duration;
+
+/// A load is tried so often if signals interrupt it, with so much time between.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the kernel did not load a program.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +88,33 @@ pub(crate) fn explained<T>(
 ) -> Result<T, LoadError> {
     let (result, said) = heard(load);
     result.map_err(|error| LoadError::judge(&said, error))
+}
+
+/// Room for an object, for each try to load it.
+pub(crate) struct Tries([MaybeUninit<OpenObject>; TRIES]);
+
+impl Tries {
+    pub(crate) fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; TRIES])
+    }
+
+    /// Runs `load`, again while the kernel is interrupted, and finds the cause if it fails.
+    ///
+    /// A signal that is pending ends the verifier's work (EAGAIN), the sooner the longer that takes.
+    /// libbpf tries five times at once; this leaves time for signals to be handled.
+    pub(crate) fn explained<'a, T>(
+        &'a mut self,
+        mut load: impl FnMut(&'a mut MaybeUninit<OpenObject>) -> Result<T, libbpf_rs::Error>,
+    ) -> Result<T, LoadError> {
+        for room in &mut self.0 {
+            let (result, said) = heard(|| load(room));
+            match result {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                other => return other.map_err(|error| LoadError::judge(&said, error)),
+            }
+        }
+        Err(LoadError::Other(io::Error::from(io::ErrorKind::WouldBlock).into()))
+    }
 }
 
 /// Runs `load`, and returns what libbpf said meanwhile, too.
@@ -165,6 +199,22 @@ mod tests {
         assert!(matches!(judged("libbpf: whatever", EINVAL), LoadError::Other(_)));
         let without_perfmon = failed.replace("R0 !read_ok", "R0 pointer -= pointer prohibited");
         assert!(matches!(judged(&without_perfmon, EACCES), LoadError::NotPermitted));
+    }
+
+    #[test]
+    fn an_interrupted_load_is_tried_again_and_any_other_failure_is_final() {
+        let after = |interruptions: usize, errno: i32| {
+            let mut tries = 0;
+            let result = Tries::new().explained(|_| {
+                tries += 1;
+                let errno = if tries > interruptions { errno } else { EAGAIN };
+                if errno == 0 { Ok(()) } else { Err(libbpf_rs::Error::from_raw_os_error(errno)) }
+            });
+            (result, tries)
+        };
+        assert!(matches!(after(3, 0), (Ok(()), 4)));
+        assert!(matches!(after(1, EPERM), (Err(LoadError::NotPermitted), 2)));
+        assert!(matches!(after(usize::MAX, 0), (Err(LoadError::Other(_)), TRIES)));
     }
 
     /// Compiles the program `source` with `arguments` and loads it, explained.

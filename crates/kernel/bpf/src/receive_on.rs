@@ -11,11 +11,10 @@
 //! Non-goals: CPUs' load, and where applications run.
 
 use crate::attach::Entry;
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut};
 use std::hash::{BuildHasher, RandomState};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use skeleton::ReceiveOnSkelBuilder as Builder;
@@ -82,9 +81,9 @@ impl ReceiveOn {
             return Err(ReceiveOnError::NoXdp);
         }
         let random = RandomState::new();
-        let mut storage = MaybeUninit::uninit();
-        let mut loaded = explained(|| {
-            let mut open = Builder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let mut loaded = tries.explained(|storage| {
+            let mut open = Builder::default().open(storage)?;
             let possible = libbpf_rs::num_possible_cpus()?;
             open.maps.cpus.set_max_entries(u32::try_from(possible).unwrap_or(u32::MAX))?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {

@@ -15,7 +15,7 @@
 use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use crate::maps::sums_in;
 use crate::outcome::OutcomeCounters;
 use crate::own_address::OwnAddress;
@@ -28,7 +28,6 @@ use narrows_forwarding::{PortId, Tag};
 use narrows_units::Nanos;
 use std::cell::OnceCell;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -202,9 +201,9 @@ macro_rules! load_choosing {
     ) => {{
         let settings: Settings = $settings;
         let (multi_buffer, entry) = (settings.multi_buffer, settings.entry);
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = <$builder>::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = <$builder>::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.seal = settings.seal;
                 rodata.multi_buffer = multi_buffer.into();
@@ -244,9 +243,9 @@ impl Steer {
         entry: Entry,
     ) -> Result<Self, SteerError> {
         let settings = Settings::of(own.into(), multi_buffer, seal, watchdog, entry);
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = plain::SteerSkelBuilder::default().open(storage)?;
             set_up!(open, &settings)?;
             entry.set_up(&mut open.progs.steer, multi_buffer);
             open.load()
@@ -356,9 +355,9 @@ impl Steer {
     /// Loads the program that looks up translations, on the maps of the plain one.
     fn load_translated(&self) -> Result<OwnedFd, LoadError> {
         let Settings { multi_buffer, seal, entry, .. } = self.settings;
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = translated::SteerTranslatedSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = translated::SteerTranslatedSkelBuilder::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.seal = seal;
             }

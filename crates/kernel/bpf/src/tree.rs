@@ -26,7 +26,7 @@
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::balance::Balancer;
 use crate::front::Front;
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, explained, keep};
 use crate::maps::{self, map, sums_in};
 use crate::own_address::OwnAddress;
 use crate::receive_on::{ReceiveOn, ReceiveOnError};
@@ -40,7 +40,6 @@ use narrows_forwarding::{PortId, Tag};
 use narrows_packet::RouteTaken;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -439,15 +438,15 @@ impl Port {
                 error
             })
         };
-        let mut storage = MaybeUninit::uninit();
-        let kept = explained(|| {
+        let mut tries = Tries::new();
+        let kept = tries.explained(|storage| {
             if self.only_egress {
-                let mut open = skeleton_maps::TreeMapsSkelBuilder::default().open(&mut storage)?;
+                let mut open = skeleton_maps::TreeMapsSkelBuilder::default().open(storage)?;
                 on_maps(open.open_object_mut())?;
                 return Ok(keep(open.load()?.object()));
             }
             if hook == Hook::Tcx {
-                let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
+                let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(storage)?;
                 set_up!(open, self);
                 if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                     rodata.headerless = self.headerless.into();
@@ -455,7 +454,7 @@ impl Port {
                 on_maps(open.open_object_mut())?;
                 return Ok(keep(open.load()?.object()));
             }
-            let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
+            let mut open = skeleton::TreeSkelBuilder::default().open(storage)?;
             set_up!(open, self);
             self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
             self.entry.set_up(&mut open.progs.tree_behind, self.multi_buffer);

@@ -24,14 +24,13 @@
 
 use crate::attach::Entry;
 use crate::gate;
-use crate::load::{LoadError, explained, heard, keep, verifier_s_lines};
+use crate::load::{LoadError, Tries, heard, keep, verifier_s_lines};
 use crate::maps::sums_in;
 use crate::named::named;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, MapType, ObjectBuilder, OpenObject, ProgramType};
 use std::fs::File;
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -201,9 +200,9 @@ impl UserFront {
         let object = told(heard(|| open.load()))?;
         let its = object.progs().find(|program| program.name().to_string_lossy() == name);
         let its = its.ok_or(UserFrontError::NoProgram)?;
-        let mut storage = MaybeUninit::uninit();
-        let ours = explained(|| {
-            let mut open = skeleton::UserFrontSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let ours = tries.explained(|storage| {
+            let mut open = skeleton::UserFrontSkelBuilder::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.multi_buffer = multi_buffer.into();
             }
@@ -286,9 +285,9 @@ impl UserFront {
             return Err(UserFrontError::Inherited);
         };
         // A map is read through an object that has it.
-        let mut storage = MaybeUninit::uninit();
-        let verdicts = explained(|| {
-            let mut open = skeleton::UserFrontSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let verdicts = tries.explained(|storage| {
+            let mut open = skeleton::UserFrontSkelBuilder::default().open(storage)?;
             open.maps.verdicts.reuse_fd(verdicts.as_fd())?;
             MapHandle::try_from(&open.load()?.maps.verdicts)
         })?;

@@ -12,13 +12,12 @@
 
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::gate;
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use crate::maps::sums_in;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use narrows_forwarding::{PORTS_MAX, Tag, TagProtocol};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -51,9 +50,9 @@ pub struct Vlans {
 /// each object's skeleton has types of its own.
 macro_rules! load {
     ($builder:ty, $tags:expr, $multi_buffer:expr, $entry:expr, $counted:expr) => {{
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = <$builder>::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let loaded = tries.explained(|storage| {
+            let mut open = <$builder>::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 write_places(&mut rodata.places, $tags);
             }

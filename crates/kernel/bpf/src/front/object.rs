@@ -3,11 +3,10 @@
 use super::layout;
 use super::skeleton::Builder;
 use crate::front::{FrontMaps, FrontPort, TERMS_MAX, Term};
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use crate::sets::SetTables;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The loaded program, the map with the program behind it, and that where it counts drops.
@@ -18,9 +17,9 @@ pub(in crate::front) fn load(
     maps: &FrontMaps,
     hands_over: bool,
 ) -> Result<(OwnedFd, [MapHandle; 2]), LoadError> {
-    let mut storage = MaybeUninit::uninit();
-    let loaded = explained(|| {
-        let mut open = Builder::default().open(&mut storage)?;
+    let mut tries = Tries::new();
+    let loaded = tries.explained(|storage| {
+        let mut open = Builder::default().open(storage)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.own_mac = port.own.mac;
             rodata.is_addressed = port.own.is_addressed.into();

@@ -1,10 +1,9 @@
 //! Asks the kernel's look-up for routes, as a router's programs do: for a self-check.
 
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use crate::test_run::test_run;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -51,9 +50,9 @@ impl AskFib {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges.
     pub fn load() -> Result<Self, LoadError> {
-        let mut storage = MaybeUninit::uninit();
-        let loaded =
-            explained(|| ask_fib::AskFibSkelBuilder::default().open(&mut storage)?.load())?;
+        let mut tries = Tries::new();
+        let loaded = tries
+            .explained(|storage| ask_fib::AskFibSkelBuilder::default().open(storage)?.load())?;
         Ok(Self { program: keep(&loaded.progs.ask_fib)? })
     }
 

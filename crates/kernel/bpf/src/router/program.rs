@@ -3,7 +3,7 @@
 use super::{RoutedBy, Router, share_router};
 use crate::attach::Entry;
 use crate::chooser::{At, Chooser, load};
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, Tries, keep};
 use crate::tree::TreeError;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};

@@ -10,14 +10,13 @@
 
 use super::{SlowPath, SlowPathCounters};
 use crate::heartbeat::ahead_of_the_kernel;
-use crate::load::{explained, keep};
+use crate::load::{Tries, explained, keep};
 use crate::mapped::{Mapped, Region};
 use crate::tree::TreeError;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
 use skeleton::SlowPathSkelBuilder;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,9 +88,9 @@ impl SlowPathShare {
     /// # Errors
     /// If the kernel refuses it.
     pub fn program(&self) -> Result<SlowPath, TreeError> {
-        let mut storage = MaybeUninit::uninit();
-        let program = explained(|| {
-            let mut open = SlowPathSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let program = tries.explained(|storage| {
+            let mut open = SlowPathSkelBuilder::default().open(storage)?;
             open.maps.shares.reuse_fd(self.map())?;
             Ok(keep(&open.load()?.progs.slow_path))
         });

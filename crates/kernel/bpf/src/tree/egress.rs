@@ -2,7 +2,7 @@
 //! itself. They work on the tree's maps: plan, credit and counters are the same.
 
 use super::{Maps, Totals, Tree, TreeError, named, reuse, sums};
-use crate::load::{explained, keep};
+use crate::load::{Tries, keep};
 use crate::slow_path::SlowPath;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
@@ -51,9 +51,9 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it.
     pub fn slow_path(&self) -> Result<SlowPath, TreeError> {
-        let mut storage = MaybeUninit::uninit();
-        let program = self.at_egress(&[], |reuse| {
-            let mut open = TreeSlowPathSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let program = self.at_egress(&mut tries, &[], |storage, reuse| {
+            let mut open = TreeSlowPathSkelBuilder::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.slow_path_seal = self.port.seal;
                 rodata.headerless = self.port.headerless.into();
@@ -84,9 +84,9 @@ impl Tree {
     }
 
     fn departures_on(&self, kept: &[BorrowedFd<'_>]) -> Result<Departures, TreeError> {
-        let mut storage = MaybeUninit::uninit();
-        let (program, maps) = self.at_egress(kept, |reuse| {
-            let mut open = StampSkelBuilder::default().open(&mut storage)?;
+        let mut tries = Tries::new();
+        let (program, maps) = self.at_egress(&mut tries, kept, |storage, reuse| {
+            let mut open = StampSkelBuilder::default().open(storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.headerless = self.port.headerless.into();
             }
@@ -100,10 +100,12 @@ impl Tree {
     }
 
     /// What `load` loads, which has an object use this tree's maps and `kept`.
-    fn at_egress<T>(
+    fn at_egress<'a, T>(
         &self,
+        tries: &'a mut Tries,
         kept: &[BorrowedFd<'_>],
-        load: impl FnOnce(
+        mut load: impl FnMut(
+            &'a mut MaybeUninit<OpenObject>,
             &mut dyn FnMut(&mut OpenObject) -> Result<(), libbpf_rs::Error>,
         ) -> Result<T, libbpf_rs::Error>,
     ) -> Result<T, TreeError> {
@@ -118,7 +120,7 @@ impl Tree {
                 error
             })
         };
-        let loaded = explained(|| load(&mut on_maps));
+        let loaded = tries.explained(|storage| load(storage, &mut on_maps));
         match misfit {
             Some(map) => Err(TreeError::Inherited(map)),
             None => loaded.map_err(TreeError::Load),
