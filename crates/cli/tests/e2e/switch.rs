@@ -456,11 +456,13 @@ fn a_table_that_changes_faster_than_it_is_told_is_read_again() {
     // All of them go with the port, which Narrows' own bridge gets back.
     ip(net.bed.shaper(), &format!("link set {PORT_B} nomaster"));
     let frame = frame(ANNE, [2, 0, 0, 1, 0, 7], 100);
+    // The bridge has the port back before the program knows, and floods what it gets until then.
     let deadline = Instant::now() + PATIENCE;
-    while net.count(CLIENT, std::slice::from_ref(&frame)) != [0, 1, 1] {
+    while net.count(CLIENT, std::slice::from_ref(&frame)) != [0, 1, 1]
+        || outcome(&net.show(), 0, "unknown") == 0
+    {
         assert!(Instant::now() < deadline, "{:#}", net.show());
     }
-    assert!(outcome(&net.show(), 0, "unknown") > 0, "{:#}", net.show());
 }
 
 #[test]

@@ -100,8 +100,8 @@ impl Tries {
 
     /// Runs `load`, again while the kernel is interrupted, and finds the cause if it fails.
     ///
-    /// A signal that is pending ends the verifier's work (EAGAIN), the sooner the longer that takes.
-    /// libbpf tries five times at once; this leaves time for signals to be handled.
+    /// A signal that is pending ends the verifier's work (EAGAIN), the more likely the longer that
+    /// takes. libbpf tries five times at once; this leaves time for signals to be handled.
     pub(crate) fn explained<'a, T>(
         &'a mut self,
         mut load: impl FnMut(&'a mut MaybeUninit<OpenObject>) -> Result<T, libbpf_rs::Error>,
