@@ -244,16 +244,16 @@ pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> boo
     }
 }
 
-/// Waits until `narrows show --json` satisfies `wanted`, for at most ten seconds.
+/// Waits until `narrows show --json` satisfies `wanted`, for at most thirty seconds.
 #[track_caller]
 pub fn wait_for(bed: &Testbed, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let now = show(bed);
         if wanted(&now) {
             return now;
         }
-        assert!(Instant::now() < deadline, "not {what} within 10 s: {now:#}");
+        assert!(Instant::now() < deadline, "not {what} within 30 s: {now:#}");
         sleep(Duration::from_millis(50));
     }
 }
