@@ -11,6 +11,7 @@ use hyper::Uri;
 use hyper::http::uri::Authority;
 use narrows_balance::{Protocol, ServiceId};
 use narrows_escape::shell;
+use narrows_units::without_mark;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -68,9 +69,7 @@ impl Config {
     /// The first line that is wrong.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        // Some editors begin a file with this mark.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for (line, text) in (1..).zip(text.lines()) {
+        for (line, text) in (1..).zip(without_mark(text).lines()) {
             let refused = |why| ConfigError { line, why };
             let words = shlex::split(text).ok_or_else(|| refused("a quote is open".into()))?;
             if words.is_empty() {

@@ -6,7 +6,7 @@
 use crate::fault::quoted;
 use crate::{Faults, List, SourceError};
 use ::csv::{ByteRecord, ReaderBuilder};
-use narrows_units::counted;
+use narrows_units::{bytes_without_mark, counted};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub fn read(
 ) -> Result<List, SourceError> {
     let bad =
         |line: u64, why: &str| SourceError::Format(title.to_owned(), format!("line {line}: {why}"));
-    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let text = bytes_without_mark(text);
     let delimiter = u8::try_from(delimiter).unwrap_or(b',');
     let mut reader = ReaderBuilder::new()
         .has_headers(false)

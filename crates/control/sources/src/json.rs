@@ -2,6 +2,7 @@
 
 use crate::mapping::Path;
 use crate::{Faults, List, SourceError};
+use narrows_units::bytes_without_mark;
 use serde_json::Value;
 
 /// The records of a document.
@@ -16,7 +17,7 @@ pub fn read(
 ) -> Result<List, SourceError> {
     let bad = |why: String| SourceError::Format(title.to_owned(), why);
     // RFC 8259, section 8.1: a reader may ignore the mark with which some programs begin a file.
-    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let text = bytes_without_mark(text);
     let document = serde_json::from_slice(text).map_err(|error| bad(error.to_string()))?;
     let records = select(document, records).map_err(bad)?;
     List::counted(title, records, faults)

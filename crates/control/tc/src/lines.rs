@@ -2,13 +2,11 @@
 //!
 //! `tc -batch` and policy files have the same: comments, continued lines, quotes.
 
+use narrows_units::without_mark;
 use std::borrow::Cow;
 
 /// Separators of words.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
-
-/// The byte order mark, as UTF-8 has it.
-const MARK: char = '\u{feff}';
 
 /// A line with its continuation lines.
 pub(crate) struct Line<'a> {
@@ -43,8 +41,8 @@ impl<'a> Iterator for Lines<'a> {
         let mut text = Cow::Borrowed("");
         let first = self.breaks + 1;
         let mut number = None;
-        if self.at == 0 && self.text.starts_with(MARK) {
-            self.at = MARK.len_utf8();
+        if self.at == 0 {
+            self.at = self.text.len() - without_mark(self.text).len();
         }
         while let Some(rest) = self.text.get(self.at..) {
             let (line, end) = match rest.find('\n') {

@@ -8,6 +8,7 @@
 //! cannot read. Here such a line is skipped, because a live view should not lose all names for it.
 
 use narrows_policy::ClassId;
+use narrows_units::without_mark;
 use std::collections::HashMap;
 
 /// The default file of `tc`.
@@ -31,9 +32,7 @@ impl ClassNames {
             let clean = |letter: &char| !letter.is_control();
             Some((class, name.chars().filter(clean).take(LONGEST).collect()))
         };
-        // Some editors begin a file with this mark.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self(text.lines().filter_map(named).collect())
+        Self(without_mark(text).lines().filter_map(named).collect())
     }
 
     /// The name of `class`, if it has one.

@@ -7,7 +7,7 @@ use crate::ring::{Moved, Ring, SLOTS};
 use crate::service::{Forward, Health, Scheduler, Server, ServerId, Service, ServiceId};
 use crate::text;
 use crate::turns::turns;
-use narrows_units::Nanos;
+use narrows_units::{Nanos, without_mark};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -289,9 +289,7 @@ impl Services {
     /// The services in `text`, whose rings are not dealt.
     fn read(text: &str) -> Result<Self, String> {
         let mut services = Self::default();
-        // Some editors begin a file with this mark.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for (number, line) in (1..).zip(text.lines()) {
+        for (number, line) in (1..).zip(without_mark(text).lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;

@@ -6,10 +6,7 @@
 use crate::command;
 use crate::sets::{Failure, Host, Reply, Sets};
 use crate::words::Words;
-use narrows_units::Nanos;
-
-/// The byte order mark, as UTF-8 has it.
-const MARK: char = '\u{feff}';
+use narrows_units::{Nanos, without_mark};
 
 /// The text of an `ipset restore`, and how much of it is done.
 pub struct Restore {
@@ -27,8 +24,7 @@ impl Restore {
     /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
     /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
-        // Some editors begin a file with it.
-        let done = if text.starts_with(MARK) { MARK.len_utf8() } else { 0 };
+        let done = text.len() - without_mark(&text).len();
         Self { size: text.len(), text, done, next: first, may_exist, failure: None }
     }
 

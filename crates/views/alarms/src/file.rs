@@ -2,6 +2,7 @@
 
 use crate::Rule;
 use crate::courier::SENDMAIL;
+use narrows_units::without_mark;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -106,9 +107,7 @@ impl File {
         check: impl Fn(&Action) -> Result<(), String>,
     ) -> Result<Self, Vec<Mistake>> {
         let (mut file, mut mistakes) = (Self::default(), Vec::new());
-        // The mark with which some editors begin a file.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for (line, text) in (1..).zip(text.lines()) {
+        for (line, text) in (1..).zip(without_mark(text).lines()) {
             if let Err(what) = file.add(text.trim(), &check) {
                 mistakes.push(Mistake {
                     line,

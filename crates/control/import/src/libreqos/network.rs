@@ -4,7 +4,7 @@ use crate::ImportError;
 use crate::json::Kept;
 use crate::number::{kbit, of_kbit};
 use narrows_directory::{Draft, LEVELS_MAX};
-use narrows_units::Rate;
+use narrows_units::{Rate, bytes_without_mark};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -53,9 +53,7 @@ impl Network {
     }
 
     pub(super) fn read(json: &[u8], draft: &mut Draft) -> Result<Self, ImportError> {
-        // The mark with which some editors begin a file.
-        let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json);
-        let Kept(value) = serde_json::from_slice(json)
+        let Kept(value) = serde_json::from_slice(bytes_without_mark(json))
             .map_err(|error| ImportError::format(FILE, error.to_string()))?;
         let Value::Object(top) = &value else {
             return Err(ImportError::format(FILE, "an object with the top nodes is expected"));
