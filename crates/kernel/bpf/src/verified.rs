@@ -9,7 +9,7 @@
 //! Non-goals: programs with their constants set, which go other ways. Filters have a test of their
 //! own (`front/tests/verified.rs`).
 
-use crate::load::{LoadError, explained};
+use crate::load::{LoadError, Tries};
 use crate::test_run::verified;
 use libbpf_rs::ObjectBuilder;
 use std::collections::BTreeMap;
@@ -54,7 +54,8 @@ fn each_program_is_short_and_the_verifier_goes_through_few_instructions() {
     let objects = objects();
     assert!(MANY.iter().all(|(name, _)| objects.contains_key(*name)), "no program has that name");
     for (name, bytes) in objects {
-        let loaded = match explained(|| ObjectBuilder::default().open_memory(&bytes)?.load()) {
+        let load = |_: &mut _| ObjectBuilder::default().open_memory(&bytes)?.load();
+        let loaded = match Tries::new().explained(load) {
             Ok(loaded) => loaded,
             // Of what a kernel may lack, there are programs that do without.
             Err(error @ (LoadError::NotPermitted | LoadError::Missing { .. })) => {

@@ -114,7 +114,7 @@ static __always_inline void set_up(struct booking *of, __u32 number, const struc
 	of->class = number;
 	of->now = now;
 	of->rate = rate;
-	of->shift = slot_shift(credit_of(class) + class->limit);
+	of->shift = shift_of(class);
 	of->latest = now + class->limit;
 	of->end = ((now - credit_of(class)) >> of->shift) + SLOTS;
 }
@@ -176,11 +176,10 @@ __noinline int book_above(struct departure *packet)
 static __always_inline int judge_delay(struct departure *packet, const struct class *class,
 				       struct node *node, struct flow_clock *flow)
 {
-	__u64 now = packet->now, delay, most;
+	__u64 now = packet->now, most = reach_of(class), delay;
 	int is_flood = is_flood_of(class, &flow->aqm, now);
 	int waits = flow->last > now;
 
-	most = limit_of(class) / 4 * 3;
 	if (is_flood)
 		most = reach_of_flood(packet->plan, packet->leaf, flow->aqm.count, now);
 	packet->from = max(now - credit_of(class), flow->finish);
@@ -189,7 +188,6 @@ static __always_inline int judge_delay(struct departure *packet, const struct cl
 	if (!waits && !has_used_share(packet->host, now + most))
 		packet->from = min(packet->from, now + most);
 	delay = max(max(packet->from, flow->last), now) - now;
-	/* The rest of the limit is for what departs later than its share begins. */
 	if (packet->cost > SALE_MAX || delay > most) {
 		*(volatile __u64 *)&node->unsatisfied_at = now;
 		note_refused(packet->leaf, packet->cost, is_flood ? flow : 0, now);

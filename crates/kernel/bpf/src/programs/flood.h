@@ -48,8 +48,8 @@ __noinline __u64 reach_of_flood(__u32 plan, __u32 leaf, __u64 count, __u64 now)
 
 	if (!class || !calendar || !node)
 		return 0;
-	most = limit_of(class) / 4 * 3;
-	shift = slot_shift(credit_of(class) + class->limit);
+	most = reach_of(class);
+	shift = shift_of(class);
 	flows = busy_in(leaf, now >> shift, now >> shift);
 	lasts = time_for(calendar->longest * (flows >> 10) >> (SLOT_SHIFT - 10),
 			 rate_of(class, node));

@@ -5,6 +5,7 @@
 #ifndef SPAN_H
 #define SPAN_H
 
+#include "calendar.h"
 #include "tree.h"
 
 /* How far ahead packets depart whose classes share a rate with others, in ns, whatever the limit. A
@@ -25,6 +26,19 @@ static __always_inline __u64 credit_of(const struct class *class)
 static __always_inline __u64 limit_of(const struct class *class)
 {
 	return class->parent ? min(class->limit, SHARED_MAX) : class->limit;
+}
+
+/* How far ahead they depart by their flows' shares. The rest of the limit is for what departs later
+ * than its share begins. */
+static __always_inline __u64 reach_of(const struct class *class)
+{
+	return limit_of(class) / 4 * 3;
+}
+
+/* How long a slot of the class lasts, as in a calendar. */
+static __always_inline __u32 shift_of(const struct class *class)
+{
+	return slot_shift(credit_of(class) + class->limit);
 }
 
 #endif
