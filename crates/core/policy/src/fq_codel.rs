@@ -167,6 +167,18 @@ mod tests {
     }
 
     #[test]
+    fn hosts_inside_are_those_hosts_and_no_hosts_have_no_inside() {
+        for (hosts, inside) in [
+            (Hosts::Sources, Hosts::SourcesInside),
+            (Hosts::Destinations, Hosts::DestinationsInside),
+        ] {
+            assert_eq!((hosts.inside(), inside.inside()), (Some(inside), Some(inside)));
+            assert!(inside.is_inside() && !hosts.is_inside());
+        }
+        assert!(Hosts::None.inside().is_none() && !Hosts::None.is_inside());
+    }
+
+    #[test]
     fn flows_are_fixed_once_it_is_made() {
         let config = made(FqCodelOptions { flows: Some(16), ..NOTHING }).unwrap();
         assert_eq!(config.flows, 16);

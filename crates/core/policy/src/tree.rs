@@ -385,6 +385,10 @@ pub struct Node {
 impl Node {
     /// Whether it needs the addresses before network address translation.
     fn looks_up_translations(&self) -> bool {
-        matches!(&self.kind, Kind::Cake(cake) if cake.params.config.nat)
+        match &self.kind {
+            Kind::Cake(cake) => cake.params.config.nat,
+            Kind::FqCodel(config) => config.hosts.is_inside(),
+            _ => false,
+        }
     }
 }

@@ -53,7 +53,7 @@ pub mod term;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use egress::Departures;
+pub use egress::{Departures, HostAddresses};
 use layout::{Class, KEY_BYTES, Label, Mask, PRIORITIES, Rule, SLOT_BYTES};
 use table::Table;
 use term::Term;

@@ -17,11 +17,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// The most instructions of a program, with the functions that it calls.
-const LENGTH: usize = 7_300;
+const LENGTH: usize = 7_600;
 /// What the verifier may go through, in instructions, of all that is not here.
 const FEW: u32 = 5_000;
 /// And of these: half as much again as it did on Linux 6.18.
-const MANY: [(&str, u32); 14] = [
+const MANY: [(&str, u32); 15] = [
     ("balance", 145_000),
     ("front", 15_000),
     ("front_tcx", 30_000),
@@ -30,6 +30,7 @@ const MANY: [(&str, u32); 14] = [
     ("router_tcx", 95_000),
     ("slow_path", 15_000),
     ("stamp", 140_000),
+    ("stamp_inside", 140_000),
     ("steer_router", 25_000),
     ("switch_tcx", 17_000),
     ("tree", 80_000),

@@ -24,7 +24,6 @@ use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
-use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::ways::Ways;
@@ -35,8 +34,8 @@ use egress::AtEgress;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
-    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError, ToIfb,
-    TripsBeyond, UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, ToIfb, TripsBeyond,
+    UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
@@ -870,7 +869,7 @@ impl Plane for InDriver {
     }
 
     fn can_look_up(&self) -> bool {
-        false
+        self.can_tell_inside()
     }
 
     fn offer(&self) -> Result<(PlaneManifest, Vec<OwnedFd>), &'static str> {
@@ -893,13 +892,6 @@ impl Plane for InDriver {
         self.vlans.iter_mut().flatten().for_each(Vlans::detach);
         self.trees.iter_mut().for_each(Tree::detach);
         Closed { counts: self.counts(), left_behind: Vec::new(), not_restored }
-    }
-}
-
-/// Nothing that this plane runs reads addresses before translation.
-impl LooksUp for InDriver {
-    fn look_up(&mut self, _: PortId, _: bool) -> Result<(), SteerError> {
-        Ok(())
     }
 }
 

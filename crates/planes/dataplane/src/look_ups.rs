@@ -1,4 +1,4 @@
-//! Which ports' qdiscs need the addresses before translation (`cake nat`), and whether the kernel
+//! Which ports' qdiscs need the addresses before translation (`cake nat`, `fq_codel hosts src nat`), and whether the kernel
 //! offers them.
 //!
 //! On a stock kernel the lookup is in a module that is loaded on demand, which may be long after
@@ -74,8 +74,7 @@ impl LookUps {
         match who.look_up(port, wanted) {
             Ok(()) if self.lacking[port] && wanted => {
                 self.lacking[port] = false;
-                events
-                    .say(format!("{name}: cake nat: the kernel offers the conntrack look-up now"));
+                events.say(format!("{name}: nat: the kernel offers the conntrack look-up now"));
             }
             Ok(()) => self.lacking[port] = false,
             Err(error @ SteerError::NoLookUp(_)) => {
@@ -86,11 +85,11 @@ impl LookUps {
                     "modprobe nf_conntrack brings it, without a restart"
                 };
                 events.warn(format!(
-                    "{name}: cake nat: {error}; the addresses in the frames identify \
+                    "{name}: nat: {error}; the addresses in the frames identify \
                      hosts ({remedy})"
                 ));
             }
-            Err(error) => events.warn(format!("{name}: cake nat: {error}")),
+            Err(error) => events.warn(format!("{name}: nat: {error}")),
         }
     }
 }
@@ -134,7 +133,7 @@ mod tests {
         assert_eq!(kernel.looks_up, [false, false]);
         let said = events.list();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].starts_with("eth2: cake nat: ") && said[0].contains("bpf_xdp_ct_lookup"));
+        assert!(said[0].starts_with("eth2: nat: ") && said[0].contains("bpf_xdp_ct_lookup"));
 
         kernel.offers = true;
         // As if the module had not been there: whether it is on this machine does not matter.

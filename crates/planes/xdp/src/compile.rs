@@ -182,6 +182,8 @@ fn class_of(class: &Class, links: &Links) -> layout::Class {
             Hosts::None => layout::Hosts::FlowsAlone,
             Hosts::Sources => layout::Hosts::Sources,
             Hosts::Destinations => layout::Hosts::Destinations,
+            Hosts::SourcesInside => layout::Hosts::SourcesInside,
+            Hosts::DestinationsInside => layout::Hosts::DestinationsInside,
         },
         lender: links.lender as u16,
         ..layout::Class::default()

@@ -200,6 +200,7 @@ pub(super) const KINDS: &[Kind] = &[
             "ce_threshold",
             "drop_batch",
             "hosts",
+            "nat",
         ],
         &[],
     ),

@@ -12,6 +12,7 @@ use super::autorate;
 use super::coordination;
 use super::fleet;
 use super::legal::legal;
+use super::no_look_up;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;
@@ -217,16 +218,12 @@ fn within(word: &str, range: RangeInclusive<i32>) -> Option<i32> {
 pub(super) fn warning(options: &CakeOptions, looks_up: impl FnOnce() -> bool) -> Option<String> {
     let nat = options.nat == Some(true) && !looks_up();
     let mark = options.mark_mask.is_some();
-    let nat = nat.then_some(
-        "Warning: cake: nat: this kernel offers XDP programs no conntrack look-up now \
-         (bpf_xdp_ct_lookup, Linux 5.18 with BTF, and the module nf_conntrack loaded) of what \
-         addresses were before translation, so hosts are told apart by those in the frames until \
-         it does: try modprobe nf_conntrack, or put Narrows on the inside of the translation.",
-    );
-    let mark = mark.then_some(
+    let nat = nat.then(|| no_look_up("cake: nat"));
+    let mark = mark.then(|| {
         "Warning: cake: fwmark: frames at a port carry no firewall mark, so their code points \
-         decide the tin.",
-    );
+         decide the tin."
+            .to_owned()
+    });
     let warnings: Vec<_> = [nat, mark].into_iter().flatten().collect();
     (!warnings.is_empty()).then(|| warnings.join("\n"))
 }

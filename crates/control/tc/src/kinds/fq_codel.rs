@@ -3,6 +3,7 @@
 
 use super::codel::{packets, show_time, span};
 use super::legal::legal;
+use super::no_look_up;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;
@@ -21,7 +22,8 @@ const USAGE: &str = "Usage: ... fq_codel [ limit PACKETS ] [ flows NUMBER ]
                     [ quantum BYTES ] [ [no]ecn ]
                     [ ce_threshold TIME ]
                     [ ce_threshold_selector VALUE/MASK ]
-                    [ drop_batch SIZE ] [ hosts { src | dst | none } ]";
+                    [ drop_batch SIZE ]
+                    [ hosts { src [ nat ] | dst [ nat ] | none } ]";
 
 pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
     let mut options = FqCodelOptions::default();
@@ -53,7 +55,17 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
             "hosts" => {
                 let value = words.value(word, "dst")?;
                 let hint = "src, dst, or none";
-                options.hosts = Some(legal(KIND, word, value, hosts, hint)?);
+                let hosts = legal(KIND, word, value, hosts, hint)?;
+                options.hosts = Some(match words.next_if(|word| word == "nat") {
+                    Some(_) => hosts.inside().ok_or_else(|| {
+                        Complaint::wrong(
+                            "Error: fq_codel: hosts none nat: nat tells hosts apart \
+                                          by their addresses before NAT: write \"hosts src nat\" \
+                                          or \"hosts dst nat\".",
+                        )
+                    })?,
+                    None => hosts,
+                });
             }
             "ecn" | "noecn" => options.ecn = Some(word == "ecn"),
             "help" => return Err(Complaint::wrong(USAGE)),
@@ -72,8 +84,16 @@ fn hosts(word: &str) -> Option<Hosts> {
 
 /// The word for `hosts`; none where flows share alone.
 fn hosts_word(hosts: Hosts) -> Option<&'static str> {
-    let found = HOSTS.iter().skip(1).find(|(_, of)| *of == hosts);
+    let is_word = |of: Hosts| of == hosts || of.inside() == Some(hosts);
+    let found = HOSTS.iter().skip(1).find(|(_, of)| is_word(*of));
     found.map(|(name, _)| *name)
+}
+
+/// A warning about `hosts … nat`; `looks_up` says whether the kernel can tell addresses before
+/// translation.
+pub(super) fn warning(options: &FqCodelOptions, looks_up: impl FnOnce() -> bool) -> Option<String> {
+    let is_inside = options.hosts.is_some_and(Hosts::is_inside);
+    (is_inside && !looks_up()).then(|| no_look_up("fq_codel: hosts nat"))
 }
 
 fn selector(word: &str) -> Option<Selector> {
@@ -117,6 +137,9 @@ pub(super) fn show(config: &Config, line: &mut Line) {
     if let Some(hosts) = hosts_word(config.hosts) {
         line.add("hosts", Json::Text(hosts.to_owned()), &format!("hosts {hosts} "));
     }
+    if config.hosts.is_inside() {
+        line.add("nat", Json::Bool(true), "nat ");
+    }
 }
 
 pub(super) fn save(config: &Config) -> String {
@@ -138,6 +161,9 @@ pub(super) fn save(config: &Config) -> String {
     }
     if let Some(hosts) = hosts_word(config.hosts) {
         let _ = write!(words, " hosts {hosts}");
+    }
+    if config.hosts.is_inside() {
+        words.push_str(" nat");
     }
     words
 }

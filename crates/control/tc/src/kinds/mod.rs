@@ -138,8 +138,19 @@ pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Op
         Params::Netem(config) => netem::warning(config),
         Params::Red(config) => red::warning(config),
         Params::Cake { options, .. } => cake::warning(options, || host.looks_up_translations()),
+        Params::FqCodel(options) => fq_codel::warning(options, || host.looks_up_translations()),
         _ => None,
     }
+}
+
+/// That `what` needs addresses before network address translation, and does not have them.
+fn no_look_up(what: &str) -> String {
+    format!(
+        "Warning: {what}: this kernel offers BPF programs no conntrack look-up now (Linux 5.18 \
+         with BTF, and the module nf_conntrack loaded) of what addresses were before translation, \
+         so hosts are told apart by those in the packets until it does: try modprobe nf_conntrack, \
+         or put Narrows on the inside of the translation."
+    )
 }
 
 /// Prints the parameters.

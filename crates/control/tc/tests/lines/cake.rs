@@ -302,6 +302,9 @@ fn translation_is_warned_of_only_where_the_kernel_does_not_tell_of_it() {
         let mut host = TwoPorts { looks_up, ..TwoPorts::with_queues(4) };
         let said = host.tc("qdisc add dev right root cake nat").stderr;
         assert_eq!(said.matches("conntrack look-up").count(), warnings, "{said}");
+        let said = host.tc("qdisc replace dev right root fq_codel hosts src nat").stderr;
+        assert_eq!(said.matches("conntrack look-up").count(), warnings, "{said}");
+        assert_eq!(host.tc("qdisc change dev right root fq_codel hosts src").stderr, "");
     }
 }
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 #[track_caller]
 fn shown(kind: &str, words: &str) -> String {
-    let mut host = TwoPorts::with_queues(1);
+    let mut host = TwoPorts { looks_up: true, ..TwoPorts::with_queues(1) };
     host.ok(&format!("qdisc add dev right handle 1: root {kind} {words}"));
     let text = host.ok("qdisc show dev right");
     let head = format!("qdisc {kind} 1: root refcnt 2 ");
@@ -20,7 +20,7 @@ fn shown(kind: &str, words: &str) -> String {
 
 #[track_caller]
 fn json(kind: &str, words: &str) -> serde_json::Value {
-    let mut host = TwoPorts::with_queues(1);
+    let mut host = TwoPorts { looks_up: true, ..TwoPorts::with_queues(1) };
     host.ok(&format!("qdisc add dev right handle 1: root {kind} {words}"));
     let text = host.ok("-j qdisc show dev right");
     serde_json::from_str::<serde_json::Value>(&text).unwrap()[0]["options"].clone()
@@ -49,6 +49,8 @@ fn an_fq_codel_is_shown_as_tc_shows_it() {
         ),
         ("drop_batch 1", "drop_batch 64", "drop_batch 1"),
         ("hosts dst", "drop_batch 64 ", "drop_batch 64 hosts dst "),
+        ("hosts src nat", "drop_batch 64 ", "drop_batch 64 hosts src nat "),
+        ("hosts dst nat hosts dst", "drop_batch 64 ", "drop_batch 64 hosts dst "),
         ("hosts dst hosts none", "drop_batch 64 ", "drop_batch 64 "),
         // As in tc, 0 counts as not given.
         ("limit 0 flows 0 target 0 drop_batch 0", "limit", "limit"),
@@ -69,6 +71,8 @@ fn times_come_back_as_the_kernel_keeps_them() {
     assert_eq!(options, expected);
     let expected = serde_json::json!({ "limit": 1000, "target": 4999, "interval": 99999 });
     assert_eq!(json("codel", ""), expected);
+    let inside = json("fq_codel", "hosts src nat");
+    assert_eq!([&inside["hosts"], &inside["nat"]], [&"src".into(), &serde_json::json!(true)]);
 }
 
 #[test]
@@ -225,6 +229,8 @@ fn invalid_values_are_refused_with_valid_ones() {
         ("fq_codel lim 5", 1, "Usage: ... fq_codel"),
         ("fq_codel help", 1, "drop_batch SIZE"),
         ("fq_codel hosts both", 1, "illegal value for \"hosts\": \"both\": src, dst, or none."),
+        ("fq_codel hosts none nat", 1, "write \"hosts src nat\" or \"hosts dst nat\""),
+        ("fq_codel nat", 1, "What is \"nat\"?"),
         ("fq_codel limit", 255, "limit 10240"),
         ("codel limit x", 1, "limit"),
         ("codel flows 5", 1, "What is \"flows\"?"),
@@ -387,9 +393,9 @@ fn netem_words() -> impl Strategy<Value = String> {
 }
 
 fn fq_codel_words() -> impl Strategy<Value = String> {
-    (any::<u32>(), 0u32..=65_536, any::<u32>(), any::<u32>(), 0u32..=1 << 20, any::<[u8; 2]>(), any::<bool>(), 0usize..3).prop_map(
+    (any::<u32>(), 0u32..=65_536, any::<u32>(), any::<u32>(), 0u32..=1 << 20, any::<[u8; 2]>(), any::<bool>(), 0usize..5).prop_map(
         |(limit, flows, target, threshold, quantum, [value, mask], ecn, hosts)| {
-            let hosts = ["none", "src", "dst"][hosts];
+            let hosts = ["none", "src", "dst", "src nat", "dst nat"][hosts];
             let ecn = if ecn { "ecn" } else { "noecn" };
             format!("limit {limit} flows {flows} target {target}us interval {limit}us ce_threshold {threshold}us ce_threshold_selector {value}/{mask} quantum {quantum} memory_limit {threshold} drop_batch {limit} hosts {hosts} {ecn}")
         },

@@ -22,6 +22,27 @@ pub enum Hosts {
     Sources,
     /// Hosts by the destination address, then each host's flows.
     Destinations,
+    /// Hosts by the source address before network address translation.
+    SourcesInside,
+    /// Hosts by the destination address before network address translation: by that of the host
+    /// whose connection the kernel translates.
+    DestinationsInside,
+}
+
+impl Hosts {
+    /// These hosts by their addresses before network address translation; none if there are none.
+    pub fn inside(self) -> Option<Self> {
+        match self {
+            Self::None => None,
+            Self::Sources | Self::SourcesInside => Some(Self::SourcesInside),
+            Self::Destinations | Self::DestinationsInside => Some(Self::DestinationsInside),
+        }
+    }
+
+    /// Whether they have their addresses before network address translation.
+    pub fn is_inside(self) -> bool {
+        self.inside() == Some(self)
+    }
 }
 
 /// The parameters of an instance. Plain data.

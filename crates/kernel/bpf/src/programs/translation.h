@@ -1,39 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * A frame's addresses on the inside of network address translation, if this kernel does that
- * translation itself.
- *
- * The kernel's connection tracking knows each connection by two tuples: the addresses of its
- * first packet before translation, and those of answers before theirs. The sources of the two
- * are the connection's true ends, whichever was translated: a source (masquerading), a
- * destination (port forwarding), or both. A frame is either one of these tuples or the reverse
- * of one, depending on the side of the translation on which it is seen; so there are at most
- * two look-ups.
+ * A frame's addresses on the inside of network address translation (conntrack.h).
  *
  * The result is written in front of the frame, as XDP metadata, with a seal: a secret shared
  * with user space. A frame without an entry gets the seal as well, so metadata of an earlier
  * frame in the same memory does not count.
- *
- * Non-goals: protocols other than TCP and UDP (the kernel has no look-up for them), fragments,
- * IPv6 extension headers, conntrack zones, other namespaces.
  */
 #ifndef TRANSLATION_H
 #define TRANSLATION_H
 
-#include <linux/bpf.h>
 #include <linux/if_ether.h>
-#include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
-#include <linux/netfilter/nf_conntrack_common.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "conntrack.h"
 
 /* The most VLAN tags that are parsed. */
 #define TAGS_MAX 2
-/* "More fragments", or an offset. */
-#define FRAGMENT 0x3fff
 /* IPv4 in the session stage of PPP over Ethernet, and IPv6. */
 #define PPP_IPV4 0x0021
 #define PPP_IPV6 0x0057
@@ -41,47 +23,6 @@
 /* Proves to user space that these bytes are ours; chosen before the program is
  * loaded. */
 const volatile __u32 seal = 1;
-
-/* The kernel's own structures, as far as they are read: where their fields are is
- * found out when the program is loaded. */
-struct nf_conntrack_man {
-	union {
-		__be32 ip;
-		__be32 ip6[4];
-	} u3;
-	union {
-		__be16 all;
-	} u;
-} __attribute__((preserve_access_index));
-
-struct nf_conntrack_tuple {
-	struct nf_conntrack_man src;
-} __attribute__((preserve_access_index));
-
-struct nf_conntrack_tuple_hash {
-	struct nf_conntrack_tuple tuple;
-} __attribute__((preserve_access_index));
-
-struct nf_conn {
-	struct nf_conntrack_tuple_hash tuplehash[2];
-	unsigned long status;
-} __attribute__((preserve_access_index));
-
-/* The part of the options that all kernels with these look-ups take. */
-struct bpf_ct_opts {
-	__s32 netns_id;
-	__s32 error;
-	__u8 l4proto;
-	__u8 dir;
-	__u8 reserved[2];
-};
-
-extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple,
-					 __u32 tuple__sz, struct bpf_ct_opts *opts,
-					 __u32 opts__sz) __ksym;
-extern void bpf_ct_release(struct nf_conn *ct) __ksym;
-
-enum { ORIGINAL, REPLY };
 
 /* What lies in front of a frame: `struct known`, the seal nearest to the frame.
  * Where nothing is known it is `struct known` alone; otherwise ports and addresses
@@ -109,13 +50,6 @@ struct end {
 	__be16 port;
 };
 
-/* A frame's flow as it is on the wire. */
-struct flow {
-	struct bpf_sock_tuple tuple;
-	__u8 version;	/* 4, 6, or 0 if it cannot be looked up */
-	__u8 protocol;
-};
-
 struct vlan_tag {
 	__be16 control;
 	__be16 type;
@@ -130,11 +64,6 @@ struct ports {
 	__be16 source, destination;
 };
 
-static __always_inline int has_ports(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
-}
-
 static __always_inline void read_ipv4(void *at, void *end, struct flow *flow)
 {
 	struct iphdr *ip = at;
@@ -142,7 +71,7 @@ static __always_inline void read_ipv4(void *at, void *end, struct flow *flow)
 
 	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
 		return;
-	if (!has_ports(ip->protocol) || ip->frag_off & bpf_htons(FRAGMENT))
+	if (!is_tracked(ip->protocol) || ip->frag_off & bpf_htons(FRAGMENT))
 		return;
 	ports = at + ip->ihl * 4;
 	if ((void *)(ports + 1) > end)
@@ -160,7 +89,7 @@ static __always_inline void read_ipv6(void *at, void *end, struct flow *flow)
 	struct ipv6hdr *ip = at;
 	struct ports *ports = (void *)(ip + 1);
 
-	if ((void *)(ports + 1) > end || ip->version != 6 || !has_ports(ip->nexthdr))
+	if ((void *)(ports + 1) > end || ip->version != 6 || !is_tracked(ip->nexthdr))
 		return;
 	__builtin_memcpy(flow->tuple.ipv6.saddr, &ip->saddr, 16);
 	__builtin_memcpy(flow->tuple.ipv6.daddr, &ip->daddr, 16);
@@ -208,40 +137,6 @@ static __always_inline void read_flow(const struct xdp_md *ctx, struct flow *flo
 		read_ipv6(at, end, flow);
 }
 
-static __always_inline struct nf_conn *find(struct xdp_md *ctx, struct flow *flow, __u8 *dir)
-{
-	struct bpf_ct_opts opts = {
-		.netns_id = BPF_F_CURRENT_NETNS,
-		.l4proto = flow->protocol,
-	};
-	struct nf_conn *ct;
-
-	/* The kernel derives the version from the size, so it must be a constant. */
-	if (flow->version == 4)
-		ct = bpf_xdp_ct_lookup(ctx, &flow->tuple, sizeof(flow->tuple.ipv4), &opts,
-				       sizeof(opts));
-	else
-		ct = bpf_xdp_ct_lookup(ctx, &flow->tuple, sizeof(flow->tuple.ipv6), &opts,
-				       sizeof(opts));
-	*dir = opts.dir;
-	return ct;
-}
-
-#define SWAP(a, b) do { __typeof__(a) t = (a); (a) = (b); (b) = t; } while (0)
-
-static __always_inline void reverse(struct flow *flow)
-{
-	if (flow->version == 4) {
-		SWAP(flow->tuple.ipv4.saddr, flow->tuple.ipv4.daddr);
-		SWAP(flow->tuple.ipv4.sport, flow->tuple.ipv4.dport);
-		return;
-	}
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		SWAP(flow->tuple.ipv6.saddr[i], flow->tuple.ipv6.daddr[i]);
-	SWAP(flow->tuple.ipv6.sport, flow->tuple.ipv6.dport);
-}
-
 static __always_inline void read_end(const struct nf_conntrack_man *man, struct end *end)
 {
 #pragma unroll
@@ -259,13 +154,7 @@ static __always_inline int true_ends(struct xdp_md *ctx, struct flow *flow, stru
 	int is_translated;
 	__u8 dir;
 
-	ct = find(ctx, flow, &dir);
-	if (!ct) {
-		reverse(flow);
-		ct = find(ctx, flow, &dir);
-		/* The entry is that of the reverse direction. */
-		dir = dir == ORIGINAL ? REPLY : ORIGINAL;
-	}
+	ct = connection_of(ctx, flow, 0, &dir);
 	if (!ct)
 		return 0;
 	is_translated = !!(ct->status & (IPS_SRC_NAT | IPS_DST_NAT));

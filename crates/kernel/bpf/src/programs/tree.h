@@ -124,6 +124,8 @@ enum hosts {
 	FLOWS_ALONE,
 	SOURCES,
 	DESTINATIONS,
+	SOURCES_INSIDE,			/* as it was before network address translation */
+	DESTINATIONS_INSIDE,
 };
 
 struct class {

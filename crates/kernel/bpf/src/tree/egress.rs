@@ -8,9 +8,10 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use skeleton_slow_path::TreeSlowPathSkelBuilder;
 use skeleton_stamp::StampSkelBuilder;
+use skeleton_stamp_inside::StampInsideSkelBuilder;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton_slow_path {
@@ -21,8 +22,24 @@ mod skeleton_stamp {
     include!(concat!(env!("OUT_DIR"), "/stamp.skel.rs"));
 }
 
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_stamp_inside {
+    include!(concat!(env!("OUT_DIR"), "/stamp_inside.skel.rs"));
+}
+
 /// `SLOW_PATH` of `programs/tree.h`.
 const SLOW_PATH: u32 = 1;
+
+/// By which addresses a program tells hosts apart, in classes that share among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HostAddresses {
+    /// By those in the packets' headers, whatever a class says.
+    #[default]
+    InHeaders,
+    /// By those before network address translation, in classes that say so. This asks the kernel's
+    /// connection tracking.
+    Inside,
+}
 
 /// The program that gives packets departure times, with what it keeps of the time to come.
 pub struct Departures {
@@ -71,30 +88,47 @@ impl Tree {
     /// times (`fq`); where nothing does, [`slow_path`](Self::slow_path) polices.
     ///
     /// # Errors
-    /// If the kernel refuses it.
-    pub fn departures(&self, kept: &[OwnedFd]) -> Result<Departures, TreeError> {
-        let kept: Vec<BorrowedFd<'_>> = kept.iter().map(AsFd::as_fd).collect();
-        match self.departures_on(&kept) {
+    /// If the kernel refuses it. It has no [`HostAddresses::Inside`] while the module that tracks
+    /// connections is not loaded ([`LoadError::Missing`](crate::LoadError::Missing)).
+    pub fn departures(
+        &self,
+        kept: &[BorrowedFd<'_>],
+        hosts: HostAddresses,
+    ) -> Result<Departures, TreeError> {
+        match self.departures_on(kept, hosts) {
             Err(TreeError::Inherited(map)) if Departures::KEPT.contains(&map) => {
                 log::warn!("{map} of the other process has another layout: departures begin anew");
-                self.departures_on(&[])
+                self.departures_on(&[], hosts)
             }
             loaded => loaded,
         }
     }
 
-    fn departures_on(&self, kept: &[BorrowedFd<'_>]) -> Result<Departures, TreeError> {
+    fn departures_on(
+        &self,
+        kept: &[BorrowedFd<'_>],
+        hosts: HostAddresses,
+    ) -> Result<Departures, TreeError> {
+        // Each is of a type of its own.
+        macro_rules! load {
+            ($builder:ident, $program:ident, $storage:expr, $reuse:expr) => {{
+                let mut open = $builder::default().open($storage)?;
+                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                    rodata.headerless = self.port.headerless.into();
+                }
+                $reuse(open.open_object_mut())?;
+                let loaded = open.load()?;
+                let maps: Result<_, _> =
+                    Departures::KEPT.into_iter().map(|name| named(loaded.object(), name)).collect();
+                Ok((keep(&loaded.progs.$program), maps))
+            }};
+        }
         let mut tries = Tries::new();
-        let (program, maps) = self.at_egress(&mut tries, kept, |storage, reuse| {
-            let mut open = StampSkelBuilder::default().open(storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.headerless = self.port.headerless.into();
+        let (program, maps) = self.at_egress(&mut tries, kept, |storage, reuse| match hosts {
+            HostAddresses::InHeaders => load!(StampSkelBuilder, stamp, storage, reuse),
+            HostAddresses::Inside => {
+                load!(StampInsideSkelBuilder, stamp_inside, storage, reuse)
             }
-            reuse(open.open_object_mut())?;
-            let loaded = open.load()?;
-            let maps: Result<_, _> =
-                Departures::KEPT.into_iter().map(|name| named(loaded.object(), name)).collect();
-            Ok((keep(&loaded.progs.stamp), maps))
         })?;
         Ok(Departures { program: SlowPath::of(program.map_err(TreeError::Load)?), maps: maps? })
     }

@@ -210,6 +210,10 @@ pub enum Hosts {
     Sources = 1,
     /// Hosts that packets go to.
     Destinations = 2,
+    /// Hosts that packets come from, as they were before network address translation.
+    SourcesInside = 3,
+    /// Hosts that packets go to, as they will be once addresses are translated back.
+    DestinationsInside = 4,
 }
 
 /// `enum rules` of `programs/tree.h`.

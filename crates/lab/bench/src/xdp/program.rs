@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Label, Mask, PRIORITIES, Rule, Rules};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
-use narrows_bpf::tree::{self, Image, Scope, Tree};
+use narrows_bpf::tree::{self, HostAddresses, Image, Scope, Tree};
 use narrows_bpf::{
     self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, SetTables, SlowPath, Step,
     Term, Then, TripsBeyond, XdpMode,
@@ -109,7 +109,7 @@ impl Program {
             Subject::EmptyTcx => Loaded::Bucket(object(EMPTY_TCX, &[])?),
             Subject::Stamp => {
                 let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
-                let stamp = tree.departures(&[])?.program;
+                let stamp = tree.departures(&[], HostAddresses::InHeaders)?.program;
                 let image = image(shape);
                 let new: Vec<u32> = image.classes.keys().copied().collect();
                 tree.install(image, &new)?;

@@ -416,7 +416,7 @@ impl<'a> Words<'a> {
             ("quantum", &SIZES),
             ("ce_threshold", &TIMES),
             ("drop_batch", &COUNTS),
-            ("hosts", &["src", "dst", "none"]),
+            ("hosts", &["src", "dst", "none", "src nat", "dst nat"]),
         ];
         self.options(&options)
     }

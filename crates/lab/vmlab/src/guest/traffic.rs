@@ -196,26 +196,52 @@ fn receive(mut stream: TcpStream) -> Result<f64> {
 /// Floods two UDP ports of `to` with `offered` Mbit/s each. Returns the rates of whole frames that
 /// arrive, in Mbit/s.
 pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64; 2]> {
-    let [one, other] = ports.map(|port| {
+    let rates = flood_by(&ports.map(|port| Flow::new(from, from.ip, to, port)), offered)?;
+    Ok([rates[0], rates[1]])
+}
+
+/// A flow of UDP.
+pub struct Flow<'a> {
+    from: &'a End,
+    source: Ipv4Addr,
+    to: &'a End,
+    port: u16,
+}
+
+impl<'a> Flow<'a> {
+    /// From `source`, which is an address of `from`, to `port` of `to`.
+    pub fn new(from: &'a End, source: Ipv4Addr, to: &'a End, port: u16) -> Self {
+        Self { from, source, to, port }
+    }
+
+    /// Its ends.
+    fn begin(&self) -> Result<[UdpSocket; 2]> {
+        let Self { from, source, to, port } = *self;
         let receiver = to.namespace.enter(|| Ok(UdpSocket::bind((to.ip, port))?))?;
         receiver.set_nonblocking(true)?;
-        let sender = from.namespace.enter(|| Ok(UdpSocket::bind((from.ip, 0))?))?;
+        let sender = from.namespace.enter(|| Ok(UdpSocket::bind((source, 0))?))?;
         sender.connect((to.ip, port)).context("cannot reach the server")?;
-        anyhow::Ok((sender, receiver))
-    });
-    let flows = [one?, other?];
+        Ok([sender, receiver])
+    }
+}
+
+/// Floods with `offered` Mbit/s of each of `flows`. Returns the rates of whole frames that arrive,
+/// in Mbit/s.
+pub fn flood_by(flows: &[Flow<'_>], offered: f64) -> Result<Vec<f64>> {
+    let flows = flows.iter().map(Flow::begin).collect::<Result<Vec<_>>>()?;
     let mut chunk = [0; DATAGRAM];
-    let (begin, mut counted, mut arrived, mut sent) = (Instant::now(), None, [0u32; 2], 0.0);
+    let (begin, mut counted, mut sent) = (Instant::now(), None, 0.0);
+    let mut arrived = vec![0u32; flows.len()];
     loop {
         let now = begin.elapsed();
         while sent * FRAME * 8e-6 < offered * now.as_secs_f64() {
-            for (sender, _) in &flows {
+            for [sender, _] in &flows {
                 // A full socket loses only what exceeds the limit anyway.
                 let _ = sender.send(&chunk);
             }
             sent += 1.0;
         }
-        for ((_, receiver), arrived) in flows.iter().zip(&mut arrived) {
+        for ([_, receiver], arrived) in flows.iter().zip(&mut arrived) {
             while receiver.recv(&mut chunk).is_ok() {
                 *arrived += u32::from(counted.is_some());
             }
@@ -223,8 +249,9 @@ pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64
         match counted {
             None if now >= FLOOD_WARM_UP => counted = Some(now),
             Some(first) if now >= first + FLOOD_SPAN => {
-                let megabits = |frames: u32| f64::from(frames) * FRAME * 8e-6;
-                return Ok(arrived.map(|frames| megabits(frames) / (now - first).as_secs_f64()));
+                let megabits = |frames: &u32| f64::from(*frames) * FRAME * 8e-6;
+                let seconds = (now - first).as_secs_f64();
+                return Ok(arrived.iter().map(|frames| megabits(frames) / seconds).collect());
             }
             _ => thread::sleep(FLOOD_TICK),
         }

@@ -19,17 +19,18 @@ use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::Fronts;
 use crate::gates::Gates;
+use crate::look_ups::LooksUp;
 use crate::plane::Plane;
 use crate::upgrade::state::EgressManifest;
-use narrows_bpf::tree::{self, Departures, Totals, Tree, TreeError};
-use narrows_bpf::{AttachError, Entry, Hook, RoutedBy, SlowPath, ToIfb};
+use narrows_bpf::tree::{self, Departures, HostAddresses, Totals, Tree, TreeError};
+use narrows_bpf::{AttachError, Entry, Hook, RoutedBy, SlowPath, SteerError, ToIfb};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::fq::{FqError, Held, Standing};
 use narrows_policy::{Plan, PortPolicy};
 use narrows_snapshot::OwnTraffic;
 use narrows_xdp::Enforcement;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What is at the egress of a port.
 pub(super) struct AtEgress {
@@ -39,6 +40,8 @@ pub(super) struct AtEgress {
     pub(super) tree: Tree,
     /// What holds packets until their departure times, or why nothing does.
     fq: Result<Held, FqError>,
+    /// By which addresses its program tells hosts apart, if it shapes.
+    hosts: HostAddresses,
 }
 
 enum Program {
@@ -49,10 +52,15 @@ enum Program {
 }
 
 impl Program {
-    /// The one that shapes, on what another process has `kept`, or that polices.
-    fn load(tree: &Tree, shapes: bool, kept: &[OwnedFd]) -> Result<Self, TreeError> {
+    /// The one that shapes, on what another one has `kept`, or that polices.
+    fn load(
+        tree: &Tree,
+        shapes: bool,
+        kept: &[BorrowedFd<'_>],
+        hosts: HostAddresses,
+    ) -> Result<Self, TreeError> {
         if shapes {
-            Ok(Self::Shapes(tree.departures(kept)?))
+            Ok(Self::Shapes(tree.departures(kept, hosts)?))
         } else {
             Ok(Self::Polices(tree.slow_path()?))
         }
@@ -112,8 +120,10 @@ impl AtEgress {
         let port = tree::Port { headerless, only_egress: true, ..port };
         let tree = Tree::at(port, NATIVE, &inherited.tree).map_err(failed(facts))?;
         let fq = Held::install(facts.ifindex);
-        let program = Program::load(&tree, fq.is_ok(), &inherited.kept).map_err(failed(facts))?;
-        Ok(Self { program, tree, fq })
+        let kept: Vec<BorrowedFd<'_>> = inherited.kept.iter().map(AsFd::as_fd).collect();
+        let hosts = HostAddresses::default();
+        let program = Program::load(&tree, fq.is_ok(), &kept, hosts).map_err(failed(facts))?;
+        Ok(Self { program, tree, fq, hosts })
     }
 
     /// How the limits hold.
@@ -134,6 +144,37 @@ impl AtEgress {
             Program::Shapes(departures) => departures.maps(),
             Program::Polices(_) => Vec::new(),
         }
+    }
+
+    /// Puts `next` in the place of its program. Each packet passes one of them.
+    fn replace(&mut self, mut next: Program, ifindex: u32) -> io::Result<()> {
+        match self.hold() {
+            Some(link) => {
+                let link = link.try_clone_to_owned()?;
+                next.at_egress_mut().take_over(link, ifindex)?;
+            }
+            None => next.at_egress_mut().attach(ifindex)?,
+        }
+        self.program = next;
+        Ok(())
+    }
+
+    /// Tells hosts apart by these addresses from now on.
+    fn tell_hosts_by(&mut self, hosts: HostAddresses, ifindex: u32) -> Result<(), SteerError> {
+        if hosts == self.hosts {
+            return Ok(());
+        }
+        // Policing shares nothing among hosts.
+        if self.fq.is_ok() {
+            let refused = |error| match error {
+                TreeError::Load(why) => SteerError::NoLookUp(why),
+                other => SteerError::Replace(io::Error::other(other)),
+            };
+            let next = Program::load(&self.tree, true, &self.kept(), hosts).map_err(refused)?;
+            self.replace(next, ifindex).map_err(SteerError::Replace)?;
+        }
+        self.hosts = hosts;
+        Ok(())
     }
 
     fn attach(&mut self, facts: &DeviceFacts) -> Result<(), InstanceError> {
@@ -330,19 +371,24 @@ impl InDriver {
     ) -> Result<(), InstanceError> {
         let facts = &self.devices[self.forwarding.device_of(port)];
         let egress = &mut self.egress[port];
-        let mut next = Program::load(&egress.tree, fq.is_ok(), &[]).map_err(failed(facts))?;
-        let refused = not_attached(facts);
-        match egress.hold() {
-            Some(link) => {
-                let link = link.try_clone_to_owned().map_err(&refused)?;
-                next.at_egress_mut().take_over(link, facts.ifindex).map_err(&refused)?;
-            }
-            None => next.at_egress_mut().attach(facts.ifindex).map_err(&refused)?,
-        }
-        (egress.program, egress.fq) = (next, fq);
+        let next = Program::load(&egress.tree, fq.is_ok(), &[], egress.hosts);
+        let next = next.map_err(failed(facts))?;
+        egress.replace(next, facts.ifindex).map_err(not_attached(facts))?;
+        egress.fq = fq;
         // Virtual queues have other lengths.
         let plan = self.installed[port].plan.clone();
         self.install(port, plan)
+    }
+
+    /// Whether hosts behind network address translation can be told apart at the ports' egress.
+    pub(super) fn can_tell_inside(&self) -> bool {
+        self.egress.iter().all(|egress| match egress.program {
+            Program::Polices(_) => true,
+            Program::Shapes(_) => {
+                egress.hosts == HostAddresses::Inside
+                    || egress.tree.departures(&egress.kept(), HostAddresses::Inside).is_ok()
+            }
+        })
     }
 
     /// Takes the places of another process's programs at egress, which `links` keep attached.
@@ -357,6 +403,16 @@ impl InDriver {
             }
         }
         self.redirect_to_ifbs()
+    }
+}
+
+/// Only at the host plane's egress does something read addresses before translation.
+impl LooksUp for InDriver {
+    fn look_up(&mut self, port: PortId, wanted: bool) -> Result<(), SteerError> {
+        let ifindex = self.facts(port).ifindex;
+        let hosts = if wanted { HostAddresses::Inside } else { HostAddresses::InHeaders };
+        let egress = self.egress.get_mut(port);
+        egress.map_or(Ok(()), |egress| egress.tell_hosts_by(hosts, ifindex))
     }
 }
 

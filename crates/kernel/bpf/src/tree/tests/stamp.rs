@@ -3,13 +3,18 @@
 use super::*;
 use crate::slow_path::SlowPath;
 use crate::test_run::{Left, Packet, run_at_tcx_leaving};
+use layout::Hosts;
+use narrows_testbed::frames;
+use narrows_testbed::namespace::Namespace;
+use narrows_testbed::translation::hide;
 use rustix::time::{ClockId, clock_gettime};
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
 /// Without a permission to load programs, none.
 fn tree_and_stamp(class: Class) -> Option<(Tree, SlowPath)> {
     let mut tree = tree()?;
-    let stamp = tree.departures(&[]).unwrap().program;
+    let stamp = tree.departures(&[], HostAddresses::InHeaders).unwrap().program;
     tree.install(one_class(class), &[1]).unwrap();
     Some((tree, stamp))
 }
@@ -113,19 +118,99 @@ fn what_would_wait_beyond_the_limit_is_dropped_and_control_is_not() {
 #[test]
 fn departures_of_another_layout_begin_anew() {
     let Some(tree) = tree() else { return };
-    let old = tree.departures(&[]).unwrap();
+    let old = tree.departures(&[], HostAddresses::InHeaders).unwrap();
     let owned = |map: &BorrowedFd<'_>| map.try_clone_to_owned().unwrap();
-    let mut kept: Vec<OwnedFd> = old.maps().iter().map(owned).collect();
+    let owned: Vec<OwnedFd> = old.maps().iter().map(owned).collect();
+    let mut kept: Vec<BorrowedFd<'_>> = owned.iter().map(AsFd::as_fd).collect();
     let id = |map: BorrowedFd<'_>| {
         let path = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
         let said = std::fs::read_to_string(path).unwrap();
         said.lines().find_map(|line| line.strip_prefix("map_id:")).unwrap().trim().to_owned()
     };
     let ids = |of: &Departures| of.maps().into_iter().map(id).collect::<Vec<String>>();
-    assert_eq!(ids(&tree.departures(&kept).unwrap()), ids(&old));
+    let continued =
+        |kept: &[BorrowedFd<'_>]| tree.departures(kept, HostAddresses::InHeaders).unwrap();
+    assert_eq!(ids(&continued(&kept)), ids(&old));
     // One that knew less.
-    assert_eq!(ids(&tree.departures(&kept[..2]).unwrap())[..2], ids(&old)[..2]);
+    assert_eq!(ids(&continued(&kept[..2]))[..2], ids(&old)[..2]);
     kept.swap(0, 1);
-    let anew = ids(&tree.departures(&kept).unwrap());
+    let anew = ids(&continued(&kept));
     assert!(anew.iter().all(|id| !ids(&old).contains(id)), "{anew:?}");
+}
+
+/// The flows of one of two hosts that are hidden behind the same address; the other one has a
+/// single flow.
+const MANY: u16 = 7;
+/// How long they send, and how often a packet each: 32 MB/s, of which one flow has less than half of
+/// the rate.
+const SPAN_NS: u64 = 600 * MS;
+const ROUND_NS: u64 = MS / 4;
+
+/// The part of the first flow's packets for which there is room.
+fn first_flow_s_part(
+    behind: &Namespace,
+    hosts: Hosts,
+    addresses: HostAddresses,
+) -> Result<f64, TreeError> {
+    let mut tree = tree().expect("it was loaded before");
+    let stamp = tree.departures(&[], addresses)?.program;
+    tree.install(one_class(Class { hosts, ..paced() }), &[1]).unwrap();
+    let is_answer = [Hosts::Destinations, Hosts::DestinationsInside].contains(&hosts);
+    let flow = |flow| {
+        let mut bytes = frames::udp(frames::port(flow), [4; 6], 1000).unwrap();
+        if is_answer {
+            bytes[26..34].rotate_left(4);
+            bytes[34..38].rotate_left(2);
+        }
+        bytes
+    };
+    let flows: Vec<_> = (0..=MANY).map(flow).collect();
+    let (mut first, rounds) = (0, SPAN_NS / ROUND_NS);
+    let began = now();
+    behind
+        .enter(|| {
+            for round in 0..rounds {
+                while now() < began + round * ROUND_NS {}
+                for (flow, bytes) in flows.iter().enumerate() {
+                    let (verdict, _) = send(&stamp, bytes, Packet::default());
+                    first += u64::from(flow == 0 && verdict == PASS);
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    Ok(first as f64 / rounds as f64)
+}
+
+#[test]
+fn hosts_behind_one_address_share_evenly_by_their_own_and_only_if_asked_to() {
+    if tree().is_none() {
+        return;
+    }
+    let behind = Namespace::create(&format!("nrw-inside-{}", std::process::id())).unwrap();
+    for flow in 0..=MANY {
+        let host = if flow == 0 { 1 } else { 2 };
+        if let Err(error) = hide(&behind, Ipv4Addr::new(10, 0, 0, host), frames::port(flow)) {
+            println!("SKIPPED: {error:#}");
+            return;
+        }
+    }
+    let part = |hosts, addresses| first_flow_s_part(&behind, hosts, addresses);
+    for hosts in [Hosts::SourcesInside, Hosts::DestinationsInside] {
+        match part(hosts, HostAddresses::Inside) {
+            Err(TreeError::Load(error @ LoadError::Missing { .. })) => {
+                println!("SKIPPED: {error}");
+            }
+            part => assert!(part.as_ref().is_ok_and(|part| *part > 0.95), "{hosts:?}: {part:?}"),
+        }
+    }
+    for (hosts, addresses) in [
+        (Hosts::Sources, HostAddresses::Inside),
+        (Hosts::Destinations, HostAddresses::Inside),
+        (Hosts::DestinationsInside, HostAddresses::InHeaders),
+        (Hosts::SourcesInside, HostAddresses::InHeaders),
+    ] {
+        let part = part(hosts, addresses);
+        assert!(part.as_ref().is_ok_and(|part| *part < 0.7), "{hosts:?} {addresses:?}: {part:?}");
+    }
 }

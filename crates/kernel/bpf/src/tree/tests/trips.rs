@@ -149,7 +149,7 @@ fn what_waits_for_its_departure_has_not_begun_its_trip() {
     // 50 packets of 1,000 bytes in front of it take a second.
     let slow = Class { limit: 2000 * MS, target: 4000 * MS, ..class(50_000) };
     tree.install(one_class(slow), &[1]).unwrap();
-    let stamp = tree.departures(&[]).unwrap().program;
+    let stamp = tree.departures(&[], HostAddresses::InHeaders).unwrap().program;
     let leaves = |number: u32| {
         let mut bytes = segment([HERE, THERE], 80, number, 7);
         bytes.resize(1000, 0);

@@ -9,7 +9,7 @@ use crate::guest::networks::Networks;
 use crate::guest::traffic::{transfer_from_here, wait_for_ping};
 use anyhow::{Context, Result, bail, ensure};
 use narrows_bpf::tree::layout::{Class, PRIORITIES};
-use narrows_bpf::tree::{Image, Scope, Tree};
+use narrows_bpf::tree::{HostAddresses, Image, Scope, Tree};
 use narrows_bpf::{Entry, Hook, XdpMode};
 use narrows_link::Link;
 use narrows_link::fq::{FqError, Held, Standing};
@@ -174,7 +174,7 @@ fn shapes(networks: &Networks, device: &Device, link: &Link) -> Result<String> {
     let mut tree = Tree::load(link.status.mac, false, Entry::Own, mode)?;
     tree.install(one_class(), &[1])?;
     tree.slow_path().context("the program that polices")?;
-    let mut stamp = tree.departures(&[])?.program;
+    let mut stamp = tree.departures(&[], HostAddresses::InHeaders)?.program;
     stamp.attach(device.ifindex)?;
     let way = if tc("filter show", "egress")?.contains("narrows") { "by clsact" } else { "by tcx" };
     let rate = transfer_from_here(&networks.ends[0]);

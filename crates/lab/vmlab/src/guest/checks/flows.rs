@@ -90,7 +90,7 @@ fn behind_a_firewall(lab: &mut Lab, plane: &[&str]) -> Result<Verdict> {
 }
 
 /// Gives `nft` these rules.
-fn set(rules: &str) -> Result<()> {
+pub(super) fn set(rules: &str) -> Result<()> {
     let mut nft = Command::new("nft");
     nft.arg(rules);
     bounded(nft).map(drop)
