@@ -119,8 +119,16 @@ pub fn of_router(line: &Line, header: impl Fn(&str) -> u32) -> String {
             written(rate)
         )
     };
-    let downloads: String =
-        line.homes().iter().map(|home| limit(home, *down, " hosts dst")).collect();
+    let downloads: String = line
+        .homes()
+        .iter()
+        .map(|home| {
+            let port = line.forwarding.port(home).map(|port| &line.forwarding.ports()[port]);
+            // What arrives from the Internet is for the router's address.
+            let is_translated = port.is_some_and(|port| port.ifb_of.is_some());
+            limit(home, *down, if is_translated { " hosts dst nat" } else { " hosts dst" })
+        })
+        .collect();
     format!(
         "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
          # The words are those of tc-htb(8). Each flow has its share, and calls depart at once.\n\
@@ -128,11 +136,11 @@ pub fn of_router(line: &Line, header: impl Fn(&str) -> u32) -> String {
          # Downloads are limited at {}: a fair share for each device that receives.\n\
          {downloads}\
          \n\
-         # Uploads leave through {}.\n\
+         # Uploads leave through {}: a fair share for each device that sends.\n\
          {}",
         line.homes().join(", "),
         line.internet(),
-        limit(line.internet(), *up, "")
+        limit(line.internet(), *up, " hosts src nat")
     )
 }
 
@@ -212,6 +220,10 @@ mod tests {
                     text.contains(&format!("dev {home} parent 1: classid 1:10 htb rate 95mbit"))
                 );
                 assert!(text.contains("dev ppp0 parent 1: classid 1:10 htb rate 9mbit"), "{text}");
+                let inside = if home == "lan0" { "" } else { " nat" };
+                let hosts = format!("dev {home} parent 1:10 fq_codel hosts dst{inside}\n");
+                assert!(text.contains(&hosts), "{text}");
+                assert!(text.ends_with("dev ppp0 parent 1:10 fq_codel hosts src nat\n"), "{text}");
             }
         }
         let forwarding = Forwarding::host(&both).unwrap();

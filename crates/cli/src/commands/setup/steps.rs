@@ -16,6 +16,16 @@ use std::time::{Duration, Instant};
 
 /// This directory exists if systemd runs this host: sd_booted(3).
 const SYSTEMD: &str = "/run/systemd/system";
+/// Where an administrator's units are: systemd.unit(5).
+const UNITS: &str = "/etc/systemd/system";
+/// What the service may do in addition, where its policy needs connection tracking.
+const DROP_IN: &str = "\
+# Written by `narrows setup`. `nat` in the policy asks the kernel's connection tracking which device
+# a packet is of. Where that is a module, only this capability may read its types.
+[Service]
+CapabilityBoundingSet=CAP_SYS_ADMIN
+AmbientCapabilities=CAP_SYS_ADMIN
+";
 /// How long a service may take to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that each table of the first minute covers.
@@ -44,8 +54,8 @@ pub fn check(directory: &Path, name: &str, force: bool) -> anyhow::Result<()> {
 
 /// The files and commands.
 pub struct Plan {
-    /// The files with their texts.
-    files: [(PathBuf, String); 2],
+    /// The files with their texts; the policy is the last one.
+    files: Vec<(PathBuf, String)>,
     /// How the instance is started.
     start: Start,
 }
@@ -69,9 +79,10 @@ impl Plan {
         systemd: bool,
     ) -> anyhow::Result<Self> {
         let text = text.replace("narrows@NAME", &format!("narrows@{name}"));
-        if let Err(complaints) = load(&text, "policy", &OfflineHost::default()) {
-            bail!("these ports have no policy: {}", complaints.trim());
-        }
+        let policy = match load(&text, "policy", &OfflineHost::default()) {
+            Ok(policy) => policy,
+            Err(complaints) => bail!("these ports have no policy: {}", complaints.trim()),
+        };
         let words = forwarding.words();
         let words: Vec<&str> = words.split(' ').chain(more.iter().copied()).collect();
         let [option, ports, rest @ ..] = &words[..] else { bail!("no ports: {words:?}") };
@@ -86,6 +97,11 @@ impl Plan {
             rest.join(" ")
         );
         let [conf_file, policy_file] = files(directory, name);
+        let looks_up = policy.ports().any(|(_, port)| port.looks_up_translations());
+        let drop_in = (systemd && looks_up).then(|| {
+            let path = format!("{UNITS}/narrows@{name}.service.d/nat.conf");
+            (PathBuf::from(path), DROP_IN.to_owned())
+        });
         let start = match systemd {
             true => Start::Unit(format!("narrows@{name}")),
             false => Start::ByHand(format!(
@@ -94,11 +110,12 @@ impl Plan {
                 shell(&policy_file.to_string_lossy())
             )),
         };
-        Ok(Self { files: [(conf_file, conf), (policy_file, text)], start })
+        let files = drop_in.into_iter().chain([(conf_file, conf), (policy_file, text)]).collect();
+        Ok(Self { files, start })
     }
 
     pub fn policy_file(&self) -> std::path::Display<'_> {
-        self.files[1].0.display()
+        self.files.last().map_or(Path::new(""), |(path, _)| path).display()
     }
 
     /// Writes the files, each as a whole.
@@ -125,6 +142,9 @@ impl Plan {
                 return Ok(false);
             }
         };
+        if self.files.iter().any(|(path, _)| path.starts_with(UNITS)) {
+            systemctl(&["daemon-reload"])?;
+        }
         systemctl(&["enable", unit])?;
         systemctl(&[if again { "restart" } else { "start" }, unit])?;
         Ok(true)
@@ -235,6 +255,22 @@ mod tests {
         let conf = Plan::new(Path::new("/x"), "home", &host, &text, &[], true).unwrap();
         let lines = "  FORWARDING=--port\n  PORTS=eth1\n  OPTIONS=\n";
         assert!(conf.to_string().contains(lines), "{conf}");
+    }
+
+    #[test]
+    fn a_service_that_asks_connection_tracking_may_read_its_types() {
+        let host = Forwarding::host(&["ppp0".to_owned()]).unwrap();
+        let plan = |words: &str, systemd| {
+            let text = format!("qdisc add dev ppp0 root fq_codel {words}\n");
+            Plan::new(Path::new("/x"), "home", &host, &text, &[], systemd).unwrap()
+        };
+        let with_nat = plan("hosts src nat", true);
+        let shown = with_nat.to_string();
+        assert!(shown.contains("write /etc/systemd/system/narrows@home.service.d/nat.conf"));
+        assert!(shown.contains("\n  AmbientCapabilities=CAP_SYS_ADMIN\n"), "{shown}");
+        assert_eq!(with_nat.policy_file().to_string(), "/x/home.tc");
+        assert!(!plan("hosts src", true).to_string().contains("SYS_ADMIN"));
+        assert!(!plan("hosts src nat", false).to_string().contains("SYS_ADMIN"));
     }
 
     #[test]

@@ -609,6 +609,8 @@ fn a_host_s_class_shares_among_hosts_if_its_fq_codel_says_so() {
         ("", layout::Hosts::FlowsAlone),
         (" hosts src", layout::Hosts::Sources),
         (" hosts dst", layout::Hosts::Destinations),
+        (" hosts src nat", layout::Hosts::SourcesInside),
+        (" hosts dst nat", layout::Hosts::DestinationsInside),
         (" hosts none", layout::Hosts::FlowsAlone),
     ] {
         let lines = format!("{HTB}qdisc add dev a parent 1:30 fq_codel{words}\n");
