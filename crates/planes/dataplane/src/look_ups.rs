@@ -1,5 +1,5 @@
-//! Which ports' qdiscs need the addresses before translation (`cake nat`, `fq_codel hosts src nat`),
-//! and whether the kernel offers them.
+//! Which ports' qdiscs need the addresses before translation (`nat` of `cake` and `fq_codel`), and
+//! whether the kernel offers them.
 //!
 //! On a stock kernel the lookup is in a module that is loaded on demand, which may be long after
 //! the start, or never. So a port that needs it and cannot have it keeps forwarding and identifies
