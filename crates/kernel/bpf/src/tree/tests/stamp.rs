@@ -141,8 +141,8 @@ fn departures_of_another_layout_begin_anew() {
 /// The flows of one of two hosts that are hidden behind the same address; the other one has a
 /// single flow.
 const MANY: u16 = 7;
-/// How long they send, and how often a packet each: 32 MB/s, of which one flow has less than half of
-/// the rate.
+/// How long they send, and how often a packet each: 32 MB/s, and a flow less than half of the
+/// rate.
 const SPAN_NS: u64 = 600 * MS;
 const ROUND_NS: u64 = MS / 4;
 
