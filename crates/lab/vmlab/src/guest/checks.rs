@@ -5,6 +5,7 @@
 
 mod balance;
 mod behind_nat;
+mod beside_floods;
 mod departures;
 mod dispatcher;
 mod exchange;
@@ -134,14 +135,24 @@ const SWITCH_XDP: (&str, CheckFunction) = ("switch xdp plane", switch::xdp_plane
 const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::xdp_kill);
 const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
 /// A host's port, its balancer, and what shapes its own packets: the same drivers.
-const OF_HOST: &[(&str, CheckFunction)] =
-    &[HOST_PORT, BALANCE, FQ, HOST_PLANE, HOST_NAT, HOST_IFB, HOST_AUTORATE, HOST_PATTERNS];
+const OF_HOST: &[(&str, CheckFunction)] = &[
+    HOST_PORT,
+    BALANCE,
+    FQ,
+    HOST_PLANE,
+    HOST_NAT,
+    HOST_FLOODS,
+    HOST_IFB,
+    HOST_AUTORATE,
+    HOST_PATTERNS,
+];
 const HOST_PORT: (&str, CheckFunction) = ("host port", host_port::filters);
 const BALANCE: (&str, CheckFunction) = ("balance", balance::tunnels);
 const DRIVERS_OF_HOST: [&str; 3] = DRIVERS_OF_STICK;
 const FQ: (&str, CheckFunction) = ("fq", departures::fq);
 const HOST_PLANE: (&str, CheckFunction) = ("host plane", host_plane::shapes);
 const HOST_NAT: (&str, CheckFunction) = ("host nat", behind_nat::hosts_share);
+const HOST_FLOODS: (&str, CheckFunction) = ("host floods", beside_floods::share);
 const HOST_IFB: (&str, CheckFunction) = ("host ifb", host_plane::shapes_what_arrives);
 const HOST_AUTORATE: (&str, CheckFunction) = ("host autorate", following::at_host);
 const HOST_PATTERNS: (&str, CheckFunction) = ("host patterns", host_patterns::keeps);
@@ -190,7 +201,7 @@ const OF_ARM64: [&str; 12] = [
     MEMORY.0,
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 23] = [
+const LEFT_OUT: [&str; 24] = [
     MEMORY.0,
     FQ.0,
     BALANCE.0,
@@ -210,6 +221,7 @@ const LEFT_OUT: [&str; 23] = [
     FLOWS_XDP.0,
     HOST_PORT.0,
     HOST_NAT.0,
+    HOST_FLOODS.0,
     HOST_IFB.0,
     HOST_AUTORATE.0,
     HOST_PATTERNS.0,

@@ -25,7 +25,7 @@ const FLOOD_TICK: Duration = Duration::from_millis(2);
 /// twentieth of a second.
 const FLOOD_WARM_UP: Duration = Duration::from_millis(500);
 /// How long a flood counts.
-const FLOOD_SPAN: Duration = Duration::from_secs(2);
+pub const FLOOD_SPAN: Duration = Duration::from_secs(2);
 
 /// Headers of an echo request: IPv4 and ICMP.
 pub const HEADERS: u32 = 28;
@@ -196,7 +196,8 @@ fn receive(mut stream: TcpStream) -> Result<f64> {
 /// Floods two UDP ports of `to` with `offered` Mbit/s each. Returns the rates of whole frames that
 /// arrive, in Mbit/s.
 pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64; 2]> {
-    let rates = flood_by(&ports.map(|port| Flow::new(from, from.ip, to, port)), offered)?;
+    let flows = ports.map(|port| Flow::new(from, from.ip, to, port));
+    let rates = flood_by(&flows, offered, FLOOD_SPAN)?;
     Ok([rates[0], rates[1]])
 }
 
@@ -225,9 +226,9 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Floods with `offered` Mbit/s of each of `flows`. Returns the rates of whole frames that arrive,
-/// in Mbit/s.
-pub fn flood_by(flows: &[Flow<'_>], offered: f64) -> Result<Vec<f64>> {
+/// Floods with `offered` Mbit/s of each of `flows` for `span`, after a while that does not count.
+/// Returns the rates of whole frames that arrive, in Mbit/s.
+pub fn flood_by(flows: &[Flow<'_>], offered: f64, span: Duration) -> Result<Vec<f64>> {
     let flows = flows.iter().map(Flow::begin).collect::<Result<Vec<_>>>()?;
     let mut chunk = [0; DATAGRAM];
     let (begin, mut counted, mut sent) = (Instant::now(), None, 0.0);
@@ -248,7 +249,7 @@ pub fn flood_by(flows: &[Flow<'_>], offered: f64) -> Result<Vec<f64>> {
         }
         match counted {
             None if now >= FLOOD_WARM_UP => counted = Some(now),
-            Some(first) if now >= first + FLOOD_SPAN => {
+            Some(first) if now >= first + span => {
                 let megabits = |frames: &u32| f64::from(*frames) * FRAME * 8e-6;
                 let seconds = (now - first).as_secs_f64();
                 return Ok(arrived.iter().map(|frames| megabits(frames) / seconds).collect());

@@ -9,7 +9,7 @@ use crate::guest::Verdict;
 use crate::guest::bed::{End, PORTS};
 use crate::guest::networks::Networks;
 use crate::guest::shaper::{self, Shaper, narrows};
-use crate::guest::traffic::{Flow, flood_by, wait_for_ping};
+use crate::guest::traffic::{FLOOD_SPAN, Flow, flood_by, wait_for_ping};
 use anyhow::{Context, Result, ensure};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -92,7 +92,7 @@ fn part(client: &End, server: &End, expected: &RangeInclusive<f64>) -> Result<f6
         let source = if number == MANY { OTHER } else { client.ip };
         Flow::new(client, source, server, FIRST_PORT + number)
     };
-    let rates = flood_by(&(0..=MANY).map(flow).collect::<Vec<_>>(), OFFERED)?;
+    let rates = flood_by(&(0..=MANY).map(flow).collect::<Vec<_>>(), OFFERED, FLOOD_SPAN)?;
     let all: f64 = rates.iter().sum();
     let part = rates[usize::from(MANY)] / all;
     ensure!(FULL.contains(&all), "{all:.2} of {LIMIT} Mbit/s arrive: {rates:.2?}");
