@@ -15,6 +15,7 @@ mod front;
 mod host_patterns;
 mod host_plane;
 mod host_port;
+mod netkit;
 mod policing;
 mod routed_vlans;
 mod router;
@@ -142,6 +143,7 @@ const OF_HOST: &[(&str, CheckFunction)] = &[
     HOST_PLANE,
     HOST_NAT,
     HOST_FLOODS,
+    HOST_NETKIT,
     HOST_IFB,
     HOST_AUTORATE,
     HOST_PATTERNS,
@@ -153,6 +155,7 @@ const FQ: (&str, CheckFunction) = ("fq", departures::fq);
 const HOST_PLANE: (&str, CheckFunction) = ("host plane", host_plane::shapes);
 const HOST_NAT: (&str, CheckFunction) = ("host nat", behind_nat::hosts_share);
 const HOST_FLOODS: (&str, CheckFunction) = ("host floods", beside_floods::share);
+const HOST_NETKIT: (&str, CheckFunction) = ("host netkit", netkit::limits);
 const HOST_IFB: (&str, CheckFunction) = ("host ifb", host_plane::shapes_what_arrives);
 const HOST_AUTORATE: (&str, CheckFunction) = ("host autorate", following::at_host);
 const HOST_PATTERNS: (&str, CheckFunction) = ("host patterns", host_patterns::keeps);
@@ -201,7 +204,7 @@ const OF_ARM64: [&str; 12] = [
     MEMORY.0,
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 24] = [
+const LEFT_OUT: [&str; 25] = [
     MEMORY.0,
     FQ.0,
     BALANCE.0,
@@ -222,6 +225,7 @@ const LEFT_OUT: [&str; 24] = [
     HOST_PORT.0,
     HOST_NAT.0,
     HOST_FLOODS.0,
+    HOST_NETKIT.0,
     HOST_IFB.0,
     HOST_AUTORATE.0,
     HOST_PATTERNS.0,
