@@ -5,12 +5,9 @@ mod compile;
 
 fn main() {
     println!("cargo:rerun-if-changed=compile.rs");
-    for (program, mut builder) in compile::programs("src/programs") {
-        // Also the object itself: libxdp loads one of them.
-        builder.obj(compile::out().join(format!("{program}.bpf.o")));
-        builder
-            .build_and_generate(compile::out().join(format!("{program}.skel.rs")))
-            .unwrap_or_else(|error| panic!("{}", compile::failed(&program, &error)));
+    for (program, mut builder) in compile::compiled("src/programs") {
+        let skeleton = compile::out().join(format!("{program}.skel.rs"));
+        builder.generate(skeleton).unwrap_or_else(|error| panic!("{program}: {error:#?}"));
     }
     #[cfg(feature = "stepped")]
     stepped();

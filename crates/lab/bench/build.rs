@@ -15,10 +15,5 @@ fn main() {
     println!("cargo:rerun-if-changed=../../kernel/bpf/compile.rs");
     // Headers of which one measures a part.
     println!("cargo:rerun-if-changed=../../kernel/bpf/src/programs");
-    for (program, mut builder) in compile::programs("src/xdp/programs") {
-        builder
-            .obj(compile::out().join(format!("{program}.bpf.o")))
-            .build()
-            .unwrap_or_else(|error| panic!("{}", compile::failed(&program, &error)));
-    }
+    compile::compiled("src/xdp/programs");
 }
