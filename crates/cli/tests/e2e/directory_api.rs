@@ -2,6 +2,7 @@
 
 use crate::setup::{NARROWS, Scratch, complaint, narrows, run, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,6 +34,13 @@ impl<'a> Serve<'a> {
         let serve = Self { bed, process };
         wait_for(bed, "the server", |_| serve.ask("GET", "directory", "", &Value::Null).is_some());
         serve
+    }
+
+    /// Ends it as a service manager does, and expects that it ends well.
+    #[track_caller]
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        assert!(self.process.wait().unwrap().success());
     }
 
     /// Status and body of the answer; none if nobody answers.
@@ -130,7 +138,11 @@ fn what_the_api_writes_runs_and_what_the_instance_refuses_is_not_kept() {
 
     // The file for the next start follows, and one that was not written follows the next server.
     wait_for(&bed, "the file", |_| has_policy("10.0.0.6") && !has_policy("10.0.0.7"));
-    drop(serve);
+    // One that is ended writes first what it has promised.
+    let (status, said) = serve.write("PUT", "subscribers/9", &subscriber(9, 5));
+    assert_eq!(status, 201, "{said}");
+    serve.end();
+    assert!(has_policy("10.0.0.9"));
     fs::remove_file(&policy).unwrap();
     let serve = Serve::start(&bed, &store, scratch.path());
     wait_for(&bed, "the file", |_| has_policy("10.0.0.6"));

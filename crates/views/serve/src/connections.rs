@@ -116,6 +116,13 @@ impl Connections {
         Some(new)
     }
 
+    /// Returns when nobody writes any more.
+    pub(crate) async fn written(&self) {
+        while lock(&self.open).iter().any(|connection| lock(&connection.state).writes) {
+            self.freed.notified().await;
+        }
+    }
+
     /// Removes one that has ended.
     pub(crate) fn end(&self, ended: &Arc<Connection>) {
         lock(&self.open).retain(|one| !Arc::ptr_eq(one, ended));

@@ -20,12 +20,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The most connections that are open at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -34,6 +36,8 @@ const ASKING: Duration = Duration::from_secs(10);
 /// The longest duration of a connection, so that a client that does not read cannot hold it
 /// forever.
 const CONNECTION: Duration = Duration::from_secs(300);
+/// How long the last answers may take to be sent.
+const SENDING: Duration = Duration::from_millis(100);
 /// The page loads nothing from other servers, and no page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -49,7 +53,7 @@ const NOT_YET: &str = "the instance has not answered yet; try again\n";
 type Body = Either<Full<Bytes>, Either<Download, Stream>>;
 type Answer = Response<Body>;
 
-/// Listens, starts to query the instance, and serves until the process ends.
+/// Listens, starts to query the instance, and serves until a signal ends it.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let (dev, agent) = (options.dev.clone(), options.agent.clone());
     if let Err(error) = agent.check() {
@@ -82,8 +86,13 @@ pub(crate) fn serve_from(
         let api = options.api.clone().map(api::Api::new).transpose()?;
         let server = Arc::new(Server { options, sampler, watch, attempts, downloads, api });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
+        let mut signals = Signals::listen().map_err(ServeError::Start)?;
         loop {
-            let (stream, from) = match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = signals.end() => break,
+            };
+            let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, or the client has gone already.
@@ -115,7 +124,30 @@ pub(crate) fn serve_from(
                 connections.end(&connection);
             });
         }
+        // Who writes hears of it. What else is under way can be asked again.
+        drop(listener);
+        connections.written().await;
+        tokio::time::sleep(SENDING).await;
+        Ok(())
     })
+}
+
+/// The signals that end the server: SIGTERM and SIGINT.
+struct Signals([Signal; 2]);
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
+    }
+
+    /// Returns when one of them has come.
+    async fn end(&mut self) {
+        let Self([terminate, interrupt]) = self;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
 }
 
 struct Server {
