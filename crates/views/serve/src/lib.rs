@@ -116,7 +116,8 @@ pub enum ServeError {
     Start(std::io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, and until what is being written then is done. Calls `ready` with the address when it listens.
+/// Serves until SIGTERM or SIGINT, and until what is being written then is done. Calls `ready` with
+/// the address when it listens.
 ///
 /// # Errors
 /// If it cannot start.
