@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-/// Compiles the programs in `folder` to objects in [`out`]. Returns each by its name, with a builder
-/// that makes its skeleton.
+/// Compiles the programs in `folder` to objects in [`out`]. Returns each by its name, with a
+/// builder that makes its skeleton.
 ///
 /// # Panics
 /// As build scripts do, where something is missing.
