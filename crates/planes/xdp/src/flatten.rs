@@ -248,7 +248,7 @@ impl<'a> Tree<'a> {
         let name = match at {
             At::Class(name) => name,
             At::Root | At::Free(_) if queue.aqm.is_some() => {
-                return Err(self.needs_queue("codel without a rate above it"));
+                return Err(self.needs_queue("codel or fq_codel without a rate above it"));
             }
             At::Free(name) => {
                 let (parent, own, rates, lender, lends) = (None, None, None, None, None);
