@@ -41,8 +41,11 @@ pub enum CaptureError {
         "it has more than {FRAMES_MAX} frames: cut it, as with `editcap -c {FRAMES_MAX} IN OUT`"
     )]
     TooLong,
-    /// There is no time between its frames.
-    #[error("it has no two frames at different times")]
+    /// There is no time between its frames, in the order in which they are.
+    #[error(
+        "none of its frames is later than the first: if they are in another order, sort them, as with \
+         `reordercap IN OUT`"
+    )]
     NoTime,
 }
 
