@@ -33,7 +33,7 @@ mod shape;
 mod sink;
 
 pub use report::{Report, Row};
-pub use shape::{LEAVES, LookUp, Members, Shape, Subject};
+pub use shape::{LEAVES, LookUp, Members, Shape, Sharing, Subject};
 
 use crate::coordination::cores::Cores;
 use crate::processor;

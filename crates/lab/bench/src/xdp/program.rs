@@ -2,11 +2,11 @@
 
 use super::object::{map, with_maps};
 use super::prefixes::{SOURCE, bytes, prefixes, sources};
-use super::shape::{LEAVES, LookUp as By, Members, Shape, Subject};
+use super::shape::{LEAVES, LookUp as By, Members, Shape, Sharing, Subject};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run;
-use narrows_bpf::tree::layout::{Class, Key, Label, Mask, PRIORITIES, Rule, Rules};
+use narrows_bpf::tree::layout::{Class, Hosts, Key, Label, Mask, PRIORITIES, Rule, Rules};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
 use narrows_bpf::tree::{self, HostAddresses, Image, Scope, Tree};
 use narrows_bpf::{
@@ -107,9 +107,13 @@ impl Program {
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
             Subject::EmptyTcx => Loaded::Bucket(object(EMPTY_TCX, &[])?),
-            Subject::Stamp => {
+            Subject::Stamp(sharing) => {
                 let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
-                let stamp = tree.departures(&[], HostAddresses::InHeaders)?.program;
+                let addresses = match sharing {
+                    Sharing::Flows | Sharing::Hosts => HostAddresses::InHeaders,
+                    Sharing::HostsInside => HostAddresses::Inside,
+                };
+                let stamp = tree.departures(&[], addresses)?.program;
                 let image = image(shape);
                 let new: Vec<u32> = image.classes.keys().copied().collect();
                 tree.install(image, &new)?;
@@ -193,12 +197,13 @@ impl Program {
             | Subject::Terms
             | Subject::Edited => test_run::REDIRECT,
             // `TC_ACT_UNSPEC`, and `TC_ACT_SHOT` instead of a drop.
-            Subject::EmptyTcx | Subject::Stamp => u32::MAX,
+            Subject::EmptyTcx | Subject::Stamp(_) => u32::MAX,
             Subject::Set(_) => test_run::DROP,
             Subject::Spread { by: By::Protocol | By::Set(_) | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
         };
-        let dropped = if self.shape.subject == Subject::Stamp { 2 } else { test_run::DROP };
+        let is_stamp = matches!(self.shape.subject, Subject::Stamp(_));
+        let dropped = if is_stamp { 2 } else { test_run::DROP };
         let is_right = verdict == passes || self.shape.bound && verdict == dropped;
         ensure!(is_right, "{} says {verdict}", self.shape);
         Ok(())
@@ -340,6 +345,11 @@ fn image(shape: Shape) -> Image {
         interval: INTERVAL,
         batch: BATCH,
         quantum: 1,
+        hosts: match shape.subject {
+            Subject::Stamp(Sharing::Hosts) => Hosts::Sources,
+            Subject::Stamp(Sharing::HostsInside) => Hosts::SourcesInside,
+            _ => Hosts::FlowsAlone,
+        },
         ..Class::default()
     };
     let mut classes = BTreeMap::new();

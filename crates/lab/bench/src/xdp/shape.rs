@@ -25,8 +25,9 @@ pub enum Subject {
     Valve,
     /// Does nothing, at tcx.
     EmptyTcx,
-    /// What gives departure times to what a host sends, at tcx, by a tree without filters.
-    Stamp,
+    /// What gives departure times to what a host sends, at tcx, by a tree without filters, whose
+    /// classes share among hosts, or not.
+    Stamp(Sharing),
     /// The tree with filters, of which the frame fits one.
     Filter {
         /// Whether each byte that filters ask for fits some filter of each mask.
@@ -46,6 +47,18 @@ pub enum Subject {
         /// Whether sources are of IPv6.
         is_six: bool,
     },
+}
+
+/// Among whom a class shares its rate first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Flows.
+    Flows,
+    /// Hosts.
+    Hosts,
+    /// Hosts behind network address translation. The packets are of no connection, so the kernel
+    /// looks for both directions.
+    HostsInside,
 }
 
 /// What a set knows of each member.
@@ -89,7 +102,7 @@ impl Subject {
     pub(super) const fn floor(self) -> Self {
         match self {
             Self::Spread { is_six, .. } => Self::Spread { by: LookUp::Nowhere, is_six },
-            Self::EmptyTcx | Self::Stamp => Self::EmptyTcx,
+            Self::EmptyTcx | Self::Stamp(_) => Self::EmptyTcx,
             _ => Self::Empty,
         }
     }
@@ -105,7 +118,9 @@ impl Subject {
             Self::Followed => "tree-followed",
             Self::Valve => "tree-flowvalve",
             Self::EmptyTcx => "empty-tcx",
-            Self::Stamp => "stamp",
+            Self::Stamp(Sharing::Flows) => "stamp",
+            Self::Stamp(Sharing::Hosts) => "stamp-hosts",
+            Self::Stamp(Sharing::HostsInside) => "stamp-hosts-nat",
             Self::Filter { crowded: false } => "filter",
             Self::Filter { crowded: true } => "filter-crowded",
             Self::Terms => "terms",
@@ -230,10 +245,14 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
         }
         shapes.push(Shape::new(Subject::EmptyTcx, 0, cpus));
         for depth in [1, 4] {
-            let shape = Shape::new(Subject::Stamp, depth, cpus);
+            let shape = Shape::new(Subject::Stamp(Sharing::Flows), depth, cpus);
             for bound in [false, true] {
                 shapes.push(Shape { contended: cpus > 1, bound, ..shape });
             }
+        }
+        for sharing in [Sharing::Hosts, Sharing::HostsInside] {
+            let shape = Shape::new(Subject::Stamp(sharing), 1, cpus);
+            shapes.push(Shape { contended: cpus > 1, ..shape });
         }
         for (entries, masks, crowded) in FILTERS {
             let shape = Shape::new(Subject::Filter { crowded }, 1, cpus);
