@@ -74,6 +74,11 @@ impl Item {
         netlink::ask(doing, request, NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
+    /// Changes the qdisc with this handle and this parent: the options that are named.
+    pub(crate) fn change_qdisc(&self, doing: &str) -> Result<(), LinkError> {
+        netlink::ask(doing, Request::route(libc::RTM_NEWQDISC, self.body()), 0).map(drop)
+    }
+
     /// Deletes the qdisc with this handle and this parent, and all below it.
     pub(crate) fn delete_qdisc(&self, doing: &str) -> Result<(), LinkError> {
         netlink::ask(doing, Request::route(libc::RTM_DELQDISC, self.body()), 0).map(drop)

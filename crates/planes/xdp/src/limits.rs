@@ -89,6 +89,13 @@ impl Limits {
         limits
     }
 
+    /// The highest rate of a class that has none above it, in bytes per second; none if there is no
+    /// such class.
+    pub fn outermost_rate(&self) -> Option<u64> {
+        let outermost = self.classes.iter().filter(|class| class.above.is_none());
+        outermost.map(|class| class.rates.ceil.bytes_per_sec()).max()
+    }
+
     /// How they hold.
     pub fn enforcement(&self) -> Enforcement {
         self.enforcement

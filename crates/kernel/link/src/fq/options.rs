@@ -9,6 +9,7 @@ const TCA_FQ_PLIMIT: u16 = 1;
 const TCA_FQ_FLOW_PLIMIT: u16 = 2;
 const TCA_FQ_BUCKETS_LOG: u16 = 8;
 const TCA_FQ_ORPHAN_MASK: u16 = 10;
+const TCA_FQ_TIMER_SLACK: u16 = 13;
 const TCA_FQ_HORIZON: u16 = 14;
 
 /// Buckets of the table of flows that Narrows asks for, as a power of two: 256 KiB for each queue.
@@ -49,6 +50,12 @@ impl Options {
             (TCA_FQ_BUCKETS_LOG, BUCKETS_LOG),
             (TCA_FQ_ORPHAN_MASK, orphan_mask),
         ])
+    }
+
+    /// The attributes that change only the timer's slack, at most 4 s.
+    pub(super) fn with_slack(slack: Duration) -> Vec<u8> {
+        let nanos = u32::try_from(slack.as_nanos()).unwrap_or(u32::MAX);
+        attributes(&[(TCA_FQ_TIMER_SLACK, nanos)])
     }
 
     /// Attributes that `fq` refuses: a table of one bucket.

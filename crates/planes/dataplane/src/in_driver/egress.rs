@@ -28,9 +28,26 @@ use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::fq::{FqError, Held, Standing};
 use narrows_policy::{Plan, PortPolicy};
 use narrows_snapshot::OwnTraffic;
-use narrows_xdp::Enforcement;
+use narrows_xdp::{Enforcement, Limits};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// As many bytes may depart together, late: a super-packet's worth. More would be a burst that the
+/// next hop has to queue.
+const RELEASED_TOGETHER: u64 = 64 << 10;
+/// The least and the most by which a packet may depart late for that. The least is the kernel's
+/// own; by the most a timer ticks 3,300 times a second, and the calendar's slots are longer.
+const SLACK: [Duration; 2] = [Duration::from_micros(10), Duration::from_micros(300)];
+
+/// By how much packets may depart late, so that one timer of `fq` releases several of them, under
+/// a limit of so many bytes per second, if there is one.
+fn slack(rate: Option<u64>) -> Duration {
+    let [least, most] = SLACK;
+    let rate = rate.filter(|rate| *rate > 0);
+    let time = rate.map(|rate| Duration::from_nanos(RELEASED_TOGETHER * 1_000_000_000 / rate));
+    time.map_or(least, |time| time.clamp(least, most))
+}
 
 /// What is at the egress of a port.
 pub(super) struct AtEgress {
@@ -42,6 +59,8 @@ pub(super) struct AtEgress {
     fq: Result<Held, FqError>,
     /// By which addresses its program tells hosts apart, if it shapes.
     hosts: HostAddresses,
+    /// How late its `fq` may release packets; none if that is to be set.
+    slack: Option<Duration>,
 }
 
 enum Program {
@@ -123,7 +142,7 @@ impl AtEgress {
         let kept: Vec<BorrowedFd<'_>> = inherited.kept.iter().map(AsFd::as_fd).collect();
         let hosts = HostAddresses::default();
         let program = Program::load(&tree, fq.is_ok(), &kept, hosts).map_err(failed(facts))?;
-        Ok(Self { program, tree, fq, hosts })
+        Ok(Self { program, tree, fq, hosts, slack: None })
     }
 
     /// How the limits hold.
@@ -242,6 +261,19 @@ impl AtEgress {
         }
     }
 
+    /// Has `fq` release packets up to `slack` late, if it does not already.
+    fn be_late_by(&mut self, slack: Duration) {
+        let Ok(held) = &self.fq else { return };
+        if self.slack == Some(slack) {
+            return;
+        }
+        self.slack = Some(slack);
+        // Only what it costs depends on it.
+        if let Err(error) = held.set_slack(slack) {
+            log::debug!("{error}");
+        }
+    }
+
     /// What it has counted, by CPU.
     pub(super) fn totals_by_cpu(&self) -> Vec<Totals> {
         self.tree.slow_path_totals_by_cpu().unwrap_or_default()
@@ -348,7 +380,13 @@ impl InDriver {
         for port in PortId::first(self.egress.len()) {
             let name = self.forwarding.name(port).to_owned();
             let ifindex = self.facts(port).ifindex;
-            news.extend(match self.egress[port].look(ifindex) {
+            let rate = self.installed[port].limits.as_ref().and_then(Limits::outermost_rate);
+            let found = self.egress[port].look(ifindex);
+            if found.is_some() {
+                self.egress[port].slack = None;
+            }
+            self.egress[port].be_late_by(slack(rate));
+            news.extend(match found {
                 None => None,
                 Some(News::Repaired(what)) => Some(format!("{name}: {what}: it is there again")),
                 Some(News::Changed(fq)) => Some(self.change_egress(port, fq).map_or_else(
@@ -427,4 +465,16 @@ pub(super) fn unlimited() -> Result<Plan, InstanceError> {
     // Over several queues, as all plans of a plane without queues.
     let plan = Plan::of(&PortPolicy::default(), 2);
     plan.map_err(|source| InstanceError::Policy { port: String::new(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_departs_together_as_a_super_packet_has_and_nothing_is_later_than_a_slot() {
+        let at = |mbit: u64| slack(Some(mbit * 125_000)).as_micros();
+        assert_eq!([10, 200, 1_000, 10_000, 100_000].map(at), [300, 300, 300, 52, 10]);
+        assert_eq!([slack(None), slack(Some(0))], [SLACK[0]; 2]);
+    }
 }
