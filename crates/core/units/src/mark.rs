@@ -1,5 +1,5 @@
-//! The byte order mark, with which some editors and programs begin a file. It is no part of the text
-//! (RFC 3629, section 6).
+//! The byte order mark, with which some editors and programs begin a file. It is no part of the
+//! text (RFC 3629, section 6).
 //!
 //! Non-goals: other encodings than UTF-8.
 
