@@ -16,6 +16,7 @@ mod balance_local;
 mod balance_mtu;
 mod balance_ports;
 mod balance_quic;
+mod balance_rates;
 mod balance_takeover;
 mod balance_web;
 mod bands;
