@@ -23,7 +23,7 @@ use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -521,6 +521,36 @@ fn due_rates((classes, demands): &Case) -> BTreeMap<u32, f64> {
     members.keys().map(|id| (*id, fluid.passes(*id))).collect()
 }
 
+/// The classes that have enough to send and use less of their ceilings than all but a burst, with
+/// the bytes that they lack. More than the ceiling is never sent, but for a burst, and as much may
+/// be left at the end.
+fn lacking(bed: &Bed, rates: &BTreeMap<u32, f64>, due: &BTreeMap<u32, f64>) -> BTreeMap<u32, f64> {
+    let mut lacking = BTreeMap::new();
+    for (id, class) in &bed.classes {
+        let ceil = class.ceil.bits_per_sec() as f64;
+        let rate = rates.get(id).copied().unwrap_or(0.0);
+        let lacks = (ceil * (1.0 - 0.0005) - rate) * WINDOW_SECS / 8.0;
+        if due[id] >= ceil * (1.0 - 1e-9) && lacks > Bed::burst(class) as f64 {
+            lacking.insert(*id, lacks);
+        }
+    }
+    lacking
+}
+
+/// The bursts of the class `id` and of all leaves of better priorities.
+fn bursts_before(bed: &Bed, id: u32) -> f64 {
+    let parents: BTreeSet<u32> = bed.classes.values().filter_map(|class| class.parent).collect();
+    let own = &bed.classes[&id];
+    let before = bed.classes.iter().filter(|(other, class)| {
+        **other == id || (class.prio < own.prio && !parents.contains(other))
+    });
+    before.map(|(_, class)| Bed::burst(class) as f64).sum()
+}
+
+fn lacks_too_much(id: u32, lacks: f64) -> String {
+    format!("class {id:x} lacks {lacks:.0} bytes of its ceiling")
+}
+
 /// Beside the fluid model, each class of a tree over 100 ms, 10 ms after the start.
 struct Shares {
     /// Each class with its rate and its due rate, in bits per second.
@@ -531,7 +561,7 @@ struct Shares {
 
 impl Shares {
     fn of(case: &Case, used: (usize, bool)) -> Self {
-        let (bed, rates) = rates(case, used);
+        let (mut bed, rates) = rates(case, used);
         let due = due_rates(case);
         let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
         let mut broken = Vec::new();
@@ -548,18 +578,14 @@ impl Shares {
                 }
             }
         }
-        for (id, class) in &bed.classes {
-            // A class with enough to send uses all of its ceiling. More than that is never sent,
-            // but for a burst, and as much may be left at the end.
-            let ceil = class.ceil.bits_per_sec() as f64;
-            if due[id] >= ceil * (1.0 - 1e-9) {
-                let lacks = (ceil * (1.0 - 0.0005) - rate(id)) * WINDOW_SECS / 8.0;
-                let burst = Bed::burst(class) as f64;
-                if lacks > burst {
-                    broken
-                        .push(format!("class {id:x} lacks {lacks:.0} bytes, its burst is {burst}"));
-                }
-            }
+        let lacking = lacking(&bed, &rates, &due);
+        if !lacking.is_empty() {
+            // Better priorities may still have borrowed what their buckets held at the start.
+            let beyond = lacking.iter().filter(|(id, lacks)| **lacks > bursts_before(&bed, **id));
+            broken.extend(beyond.map(|(id, lacks)| lacks_too_much(*id, *lacks)));
+            let rates = bed.run(millis((WINDOW_SECS * 1e3) as u64));
+            let still = self::lacking(&bed, &rates, &due);
+            broken.extend(still.iter().map(|(id, lacks)| lacks_too_much(*id, *lacks)));
         }
         Self { rates: due.iter().map(|(id, due)| (*id, rate(id), *due)).collect(), broken }
     }
@@ -569,6 +595,49 @@ impl Shares {
         let error = |(_, rate, due): &(u32, f64, f64)| (rate - due).abs() / ROOT;
         self.rates.iter().map(error).fold(0.0, f64::max)
     }
+}
+
+/// The random tree with seed 8 and number 1950.
+#[test]
+fn a_class_waits_for_the_bursts_of_better_priorities_and_then_uses_its_ceiling() {
+    let leaf = |parent, rate, ceil, prio, weight: u32| {
+        let class = class(Some(parent), rate * MBIT, ceil * MBIT);
+        Class { prio, quantum: weight * 3_000, ..class }
+    };
+    let site = |ceil| class(Some(1), 160 * MBIT, ceil * MBIT);
+    let classes = vec![
+        (1, class(None, 500 * MBIT, 500 * MBIT)),
+        (0x10, site(392)),
+        (0x11, leaf(0x10, 33, 59, 1, 3)),
+        (0x12, leaf(0x10, 53, 334, 2, 2)),
+        (0x13, leaf(0x10, 53, 322, 2, 2)),
+        (0x20, site(538)),
+        (0x21, leaf(0x20, 30, 174, 0, 1)),
+        (0x30, site(478)),
+        (0x31, leaf(0x30, 73, 354, 1, 3)),
+        (0x32, leaf(0x30, 50, 233, 2, 3)),
+    ];
+    let all = |mbit: [Option<u64>; 6]| [0x11, 0x12, 0x13, 0x21, 0x31, 0x32].into_iter().zip(mbit);
+    let demands = all([None, None, Some(174), Some(224), Some(10), None])
+        .map(|(id, mbit)| (id, mbit.map(|mbit| mbit * MBIT)))
+        .collect();
+    let case = (classes, demands);
+    let due = due_rates(&case);
+    // What better ones have left is borrowed by the class to its ceiling.
+    assert_near(due[&0x11], 59 * MBIT, 1e-9, "the class");
+    let (mut bed, first) = rates(&case, (7, true));
+    let bytes = |rate: f64| rate * WINDOW_SECS / 8.0;
+    let (lacks, more) = (bytes(due[&0x11] - first[&0x11]), bytes(first[&0x21] - due[&0x21]));
+    assert!(lacks > Bed::burst(&bed.classes[&0x11]) as f64, "{lacks:.0} bytes");
+    assert!(
+        more >= lacks && more <= Bed::burst(&bed.classes[&0x21]) as f64,
+        "{lacks:.0} and {more:.0} bytes"
+    );
+    for _ in 0..5 {
+        let rates = bed.run(millis(100));
+        assert_eq!(lacking(&bed, &rates, &due), BTreeMap::new());
+    }
+    assert_eq!(Shares::of(&case, (7, true)).broken, Vec::<String>::new());
 }
 
 proptest! {
@@ -653,7 +722,8 @@ fn one_tree_of_ten_thousand_is_not_shared_to_a_hundredth() {
         let above = all.iter().filter(|error| **error > 0.01).count();
         let (trees, worst) = (all.len(), all[0] * 100.0);
         println!("{above} of {trees} trees, {worst:.2} % at most; not kept: {all_broken:?}");
-        assert!(above <= most && all[0] <= 0.02 && all_broken.len() <= most);
+        assert!(above <= most && all[0] <= 0.02);
+        assert_eq!(all_broken, [""; 0]);
     }
 }
 
