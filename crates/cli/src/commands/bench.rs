@@ -19,8 +19,8 @@ use narrows_bench::{
 use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
-    Rounds, Testbed, accuracy, attack, balancing, control, forward, interrupt, latency, pacing,
-    policing, replay, routing, sharing, streams, switching, tree, uneven, verdicts, waking,
+    Rounds, Testbed, accuracy, attack, balancing, control, distance, forward, interrupt, latency,
+    pacing, policing, replay, routing, sharing, streams, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -121,6 +121,20 @@ enum What {
   narrows bench fleet
   narrows bench fleet --seconds 10 --rounds 5 --json")]
     Fleet(InRounds),
+    /// Four boxes with one limit at a distance from each other: how long one that wakes waits for
+    /// its share, and how much of the limit is used, beside boxes that have a quarter each.
+    ///
+    /// What agents say to each other is delayed by nothing, 20 ms and 200 ms, and 1 % of it is lost
+    /// at 20 ms, interleaved in one run. A switch of Narrows with `netem` does that. With agents
+    /// (narrows-fleet, which lies beside this program) and NATS servers, in namespaces. Fails if
+    /// the sum exceeds the limit by more than the boxes' buckets hold, if a box never has its
+    /// share, or if a packet is missing. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("2").help("Seconds for which the box is awake, and asleep again, in each network and round")))]
+    #[command(mut_arg("rounds", |it| it.default_value("5")))]
+    #[command(after_long_help = "Examples:
+  narrows bench fleet-distance
+  narrows bench fleet-distance --seconds 10 --rounds 3 --json")]
+    FleetDistance(InRounds),
     Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
@@ -165,6 +179,7 @@ impl Bench {
             What::Router(router) => router.execute(),
             What::Switch(rounds) => rounds.execute(switching::run),
             What::Fleet(rounds) => shared_by_a_fleet(rounds),
+            What::FleetDistance(rounds) => over_a_distance(rounds),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
@@ -229,11 +244,22 @@ impl InRounds {
 }
 
 fn shared_by_a_fleet(rounds: InRounds) -> anyhow::Result<ExitCode> {
-    let format = rounds.format;
-    let agent = std::env::current_exe()?.with_file_name("narrows-fleet");
+    let (format, agent) = (rounds.format, agent()?);
     let report = rounds.measure(|rounds| sharing::run(rounds, &agent))?;
     let code = print(&report, format)?;
     Ok(if report.is_met { code } else { ExitCode::FAILURE })
+}
+
+fn over_a_distance(rounds: InRounds) -> anyhow::Result<ExitCode> {
+    let (format, agent) = (rounds.format, agent()?);
+    let report = rounds.measure(|rounds| distance::run(rounds, &agent, &distance::NETWORKS))?;
+    let code = print(&report, format)?;
+    Ok(if report.is_met { code } else { ExitCode::FAILURE })
+}
+
+/// The agent of a fleet, which lies beside this program.
+fn agent() -> std::io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("narrows-fleet"))
 }
 
 /// Routing of 64-byte frames from a driver: the kernel beside Narrows on both planes.

@@ -36,6 +36,7 @@ mod failing;
 mod fleet;
 mod fleet_agents;
 mod fleet_boxes;
+mod fleet_distance;
 mod fleet_forget;
 mod fleet_tcp;
 mod flowvalve;

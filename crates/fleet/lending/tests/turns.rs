@@ -121,6 +121,33 @@ fn strangers_and_garbage_change_nothing() {
 }
 
 #[test]
+fn both_boxes_say_once_that_their_rates_for_a_limit_differ() {
+    let mut agents = [agent("a", 1), agent("b", 2)];
+    let mut planes = [Plane::new(), Plane::new()];
+    planes[1].0.limit_bps = 80 * MBIT;
+    let mut said = [Vec::new(), Vec::new()];
+    for number in 1..100u64 {
+        for from in 0..2 {
+            let outgoing = turn(&mut agents[from], &mut planes[from], number * 50 * MS);
+            let (name, to) = (["a", "b"][from], 1 - from);
+            for Outgoing { bytes, .. } in outgoing {
+                agents[to].on_message(number * 50 * MS, name, &bytes).unwrap();
+            }
+        }
+        for (agent, said) in agents.iter_mut().zip(&mut said) {
+            said.extend(agent.events().iter().map(ToString::to_string));
+        }
+    }
+    let first = "uplink is 100.000 Mbit/s here and 80.000 Mbit/s at b: the smaller rate holds; \
+                 set the same on both";
+    let second = "uplink is 80.000 Mbit/s here and 100.000 Mbit/s at a: the smaller rate holds; \
+                  set the same on both";
+    for (said, due) in said.iter().zip([first, second]) {
+        assert_eq!(said.iter().filter(|event| *event == due).count(), 1, "{said:?}");
+    }
+}
+
+#[test]
 fn a_view_of_the_busiest_has_what_is_sent_most_and_says_how_many_more_there_are() {
     let mut agent = agent("a", 1);
     for turn in 1..100u64 {

@@ -36,6 +36,47 @@ fn a_box_that_needs_more_borrows_what_others_do_not_use() {
 }
 
 #[test]
+fn of_two_rates_for_a_limit_the_smaller_one_holds() {
+    let limits_bps = [LIMIT_BPS, LIMIT_BPS / 2];
+    let place = |id: usize| Place {
+        name: "uplink".into(),
+        limit_bps: limits_bps[id],
+        safe_bps: limits_bps[id] / 2,
+        rejoins: false,
+    };
+    let mut world = World::new(settings(2, 1, Network::of_delay_ms(20)), |id| vec![place(id)]);
+    for id in 0..2 {
+        world.demand(0, id, "uplink", 2 * LIMIT_BPS);
+    }
+    world.run(8_000 * MS);
+    let shares = [0, 1].map(|id| world.in_force_bps(id, "uplink"));
+    let sum = shares.iter().sum::<u64>();
+    assert!(sum <= LIMIT_BPS / 2 && sum > LIMIT_BPS / 2 / 100 * 95, "{shares:?}");
+}
+
+#[test]
+fn a_limit_that_no_other_box_has_stays_at_what_its_box_owns() {
+    let place = |name: &str| Place {
+        name: name.into(),
+        limit_bps: LIMIT_BPS,
+        safe_bps: LIMIT_BPS / 4,
+        rejoins: false,
+    };
+    let places = |id| match id {
+        0 => vec![place("uplink"), place("misspelt")],
+        _ => vec![place("uplink")],
+    };
+    let mut world = World::new(settings(4, 1, Network::of_delay_ms(20)), places);
+    for name in ["uplink", "misspelt"] {
+        world.demand(0, 0, name, LIMIT_BPS);
+    }
+    world.run(8_000 * MS);
+    let shares = ["uplink", "misspelt"].map(|name| world.in_force_bps(0, name));
+    assert!(shares[0] > LIMIT_BPS / 100 * 95, "the others lend: {shares:?}");
+    assert_eq!(shares[1], LIMIT_BPS / 4);
+}
+
+#[test]
 fn a_box_that_wakes_has_its_share_after_three_intervals() {
     for seed in 0..20 {
         let mut world = World::new(settings(4, seed, Network::of_delay_ms(20)), equal(4));

@@ -40,6 +40,7 @@ pub mod balancing;
 pub mod chaos;
 pub mod control;
 pub mod demo;
+pub mod distance;
 pub mod forward;
 mod harness;
 pub mod latency;

@@ -14,6 +14,7 @@ use crate::collect::Collector;
 use crate::folder::Folder;
 use crate::guard::Guard;
 use crate::namespace::Namespace;
+use crate::narrows::Instance;
 use crate::process::{self, Process};
 use crate::requirements::{self, IP, NATS, Refusal};
 use crate::stale;
@@ -154,6 +155,11 @@ impl Fleet {
     /// Where the box `number` is.
     pub fn namespace(&self, number: usize) -> &Namespace {
         &self.namespaces[number]
+    }
+
+    /// Has `narrows` switch what the boxes say to each other.
+    pub fn carry(&self, narrows: &Path) -> Result<Instance> {
+        self.wires.carry(narrows, &self.namespaces)
     }
 
     /// Starts the NATS server of the box `number`, and waits until it is ready.

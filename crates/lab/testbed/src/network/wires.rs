@@ -1,12 +1,16 @@
 //! Wires between namespaces that exist: a switch, and a cable from each to it. A wire can be cut.
+//! A switch of Narrows can [take over](Wires::carry) from the kernel's, so that `netem` may delay
+//! and lose what the namespaces send to each other, on kernels without it, too.
 
-use crate::bed::{batch, ip};
+use crate::bed::{OFFLOADS, batch, ip};
 use crate::guard::Guard;
 use crate::namespace::Namespace;
-use crate::requirements::{self, IP};
+use crate::narrows::Instance;
+use crate::requirements::{self, ETHTOOL, IP};
 use crate::stale;
 use anyhow::Result;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The device in each namespace.
@@ -19,6 +23,11 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub fn address(number: usize) -> Ipv4Addr {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     Ipv4Addr::new(10, 9, high, low)
+}
+
+/// The port of the switch that leads to the namespace `number`.
+pub(crate) fn port(number: usize) -> String {
+    format!("to{number}")
 }
 
 /// The switch. Removed when dropped, or when this process ends in any other way; its cables go with
@@ -43,10 +52,10 @@ impl Wires {
         ip(&wires.switch, "link add name switch type bridge")?;
         ip(&wires.switch, "link set dev switch up")?;
         for (number, namespace) in namespaces.iter().enumerate() {
-            let (inside, address) = (namespace.name(), address(number));
+            let (inside, address, port) = (namespace.name(), address(number), port(number));
             let lines = format!(
-                "link add name to{number} type veth peer name {DEVICE} netns {inside}\n\
-                 link set dev to{number} master switch\nlink set dev to{number} up\n"
+                "link add name {port} type veth peer name {DEVICE} netns {inside}\n\
+                 link set dev {port} master switch\nlink set dev {port} up\n"
             );
             batch(&["-netns", wires.switch.name()], &lines)?;
             let lines = format!(
@@ -58,9 +67,21 @@ impl Wires {
         Ok(wires)
     }
 
+    /// Has `program`, Narrows, switch between `namespaces`, those that are connected. What stays
+    /// with the kernel's switch is what it floods.
+    pub fn carry(&self, program: &Path, namespaces: &[Namespace]) -> Result<Instance> {
+        requirements::check(&[ETHTOOL])?;
+        for namespace in namespaces {
+            // Frames reach the switch as they are on a wire: with checksums, and not joined.
+            namespace.run("ethtool", &[&["-K", DEVICE], &OFFLOADS[..]].concat())?;
+        }
+        let ports: Vec<String> = (0..namespaces.len()).map(port).collect();
+        Instance::start_in(&self.switch, program, &["run", "--switch", &ports.join(",")])
+    }
+
     /// Cuts the wire to the namespace `number`, or mends it.
     pub fn set(&self, number: usize, is_whole: bool) -> Result<()> {
         let state = if is_whole { "up" } else { "down" };
-        ip(&self.switch, &format!("link set dev to{number} {state}")).map(drop)
+        ip(&self.switch, &format!("link set dev {} {state}", port(number))).map(drop)
     }
 }
